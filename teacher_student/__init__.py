@@ -1,0 +1,40 @@
+"""Private teacher-student learning.
+
+Teachers learn from disjoint shards of private data and vote on public, unlabeled points; a stability mechanism releases
+the labels that they agree on; a student learns from those labels alone and can be published. After "Model-Agnostic Private
+Learning via Stability" (Bassily, Thakkar, Thakurta 2018, arXiv:1803.05101).
+
+Names are loaded when first used, so that `import teacher_student` stays fast and `label` needs no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from teacher_student.arguments import ArgumentError
+from teacher_student.labels import ABSTAIN, HALTED
+from teacher_student.version import __version__
+
+if TYPE_CHECKING:
+    from teacher_student.aggregation import LabelSession, Release, label
+    from teacher_student.privacy import Certificate
+
+_HOMES = {
+    "label": "teacher_student.aggregation",
+    "LabelSession": "teacher_student.aggregation",
+    "Release": "teacher_student.aggregation",
+    "Certificate": "teacher_student.privacy",
+}
+
+__all__ = ["ABSTAIN", "HALTED", "ArgumentError", "Certificate", "LabelSession", "Release", "__version__", "label"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,136 @@
+"""The one place that validates arguments.
+
+Every check takes the argument's name and value, returns the value in its canonical type, and raises `ArgumentError` with
+one clear line otherwise: the argument, what it must be, what it was.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Collection
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class ArgumentError(ValueError):
+    """Bad input. The message is one line for the user; nothing was spent and nothing was written."""
+
+
+def positive_integer(name: str, value: object, *, minimum: int = 1, maximum: int | None = None) -> int:
+    """Return `value` as an int of at least `minimum` (and at most `maximum`).
+
+    >>> positive_integer("cutoff", 0)
+    Traceback (most recent call last):
+    teacher_student.arguments.ArgumentError: cutoff must be a positive integer, got 0
+    """
+    wanted = "a positive integer" if minimum == 1 else f"an integer of at least {minimum}"
+    if maximum is not None:
+        wanted = f"an integer from {minimum} to {maximum}"
+    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)
+    if not is_integer or int(value) < minimum or (maximum is not None and int(value) > maximum):  # type: ignore[call-overload]
+        raise ArgumentError(f"{name} must be {wanted}, got {value!r}")
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def finite_number(name: str, value: object) -> float:
+    """Return `value` as a finite float."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real) or not math.isfinite(float(value)):
+        raise ArgumentError(f"{name} must be a finite number, got {value!r}")
+    return float(value)
+
+
+def positive_number(name: str, value: object) -> float:
+    """Return `value` as a finite float above zero.
+
+    >>> positive_number("epsilon", -1)
+    Traceback (most recent call last):
+    teacher_student.arguments.ArgumentError: epsilon must be a number above 0, got -1
+    """
+    try:
+        number = finite_number(name, value)
+    except ArgumentError:
+        number = -1.0
+    if number <= 0:
+        raise ArgumentError(f"{name} must be a number above 0, got {value!r}")
+    return number
+
+
+def probability(name: str, value: object) -> float:
+    """Return `value` as a float strictly between 0 and 1.
+
+    >>> probability("delta", 1e-5)
+    1e-05
+    """
+    try:
+        number = finite_number(name, value)
+    except ArgumentError:
+        number = -1.0
+    if not 0 < number < 1:
+        raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+    return number
+
+
+def fraction_of_one(name: str, value: object) -> float:
+    """Return `value` as a float from 0 to 1, both included."""
+    try:
+        number = finite_number(name, value)
+    except ArgumentError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise ArgumentError(f"{name} must lie between 0 and 1, got {value!r}")
+    return number
+
+
+def choice(name: str, value: object, options: Collection[str]) -> str:
+    """Return `value` if it is one of `options`.
+
+    >>> choice("mechanism", "laplace", ["stability", "gnmax"])
+    Traceback (most recent call last):
+    teacher_student.arguments.ArgumentError: mechanism must be one of gnmax, stability; got 'laplace'
+    """
+    if not isinstance(value, str) or value not in options:
+        raise ArgumentError(f"{name} must be one of {', '.join(sorted(options))}; got {value!r}")
+    return value
+
+
+def integer_matrix(name: str, value: object, *, columns: int | None = None) -> npt.NDArray[np.integer]:
+    """Return `value` as a non-empty two-dimensional integer array, its integer type kept.
+
+    Args:
+        name: the argument's name, for the message.
+        value: anything that NumPy can read. Floats are taken if each of them is a whole number.
+        columns: the width that the array must have, or None.
+
+    Raises:
+        ArgumentError: not two-dimensional, empty, ragged, not whole numbers, NaN, or of another width.
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ArgumentError(f"{name} must be a table whose rows have one width, got rows that differ") from error
+    if array.ndim != 2:
+        raise ArgumentError(f"{name} must have two dimensions, got shape {array.shape}")
+    if array.size == 0:
+        raise ArgumentError(f"{name} must not be empty, got shape {array.shape}")
+    if columns is not None and array.shape[1] != columns:
+        raise ArgumentError(f"{name} must have {columns} columns, got {array.shape[1]}")
+    return _whole_numbers(name, array)
+
+
+def _whole_numbers(name: str, array: npt.NDArray[np.generic]) -> npt.NDArray[np.integer]:
+    if np.issubdtype(array.dtype, np.integer):
+        return array  # type: ignore[return-value]
+    if not np.issubdtype(array.dtype, np.floating):
+        raise ArgumentError(f"{name} must hold whole numbers, got values of type {array.dtype}")
+    if not np.isfinite(array).all():
+        raise ArgumentError(f"{name} must hold whole numbers, got NaN or infinity")
+    whole = array.astype(np.int64)
+    if not np.array_equal(whole, array):
+        bad = array[whole != array].flat[0]
+        raise ArgumentError(f"{name} must hold whole numbers, got {bad}")
+    return whole

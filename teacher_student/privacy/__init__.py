@@ -1,0 +1,1 @@
+"""Privacy as numbers: neighbours, costs, calibration, composition, certificates. No data, no noise, no networks."""
