@@ -81,5 +81,7 @@ class Parameters(ABC):
         names = {field.name for field in dataclasses.fields(cls)}
         given = {name: value for name, value in mapping.items() if name != "mechanism"}
         if mapping.get("mechanism") != cls.mechanism or set(given) != names:
-            raise ArgumentError(f"parameters must be those of {cls.mechanism} ({', '.join(sorted(names))}), got {dict(mapping)!r}")
+            raise ArgumentError(
+                f"parameters must be those of {cls.mechanism} ({', '.join(sorted(names))}), got {dict(mapping)!r}"
+            )
         return cls(**given)
