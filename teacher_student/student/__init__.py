@@ -1,0 +1,19 @@
+"""The student: learns from released labels on public points alone, so that whatever it becomes may be published.
+
+Everything here is post-processing of a release (Algorithm A_Priv, "Model-Agnostic Private Learning via Stability", section 5.2);
+nothing in this room sees a record, a vote or a gap.
+"""
+
+from teacher_student.student.module import Student, StudentSettings, fit_student, predict_probabilities
+from teacher_student.student.targets import UNANSWERED, Targets, targets_from_labels, targets_from_scores
+
+__all__ = [
+    "UNANSWERED",
+    "Student",
+    "StudentSettings",
+    "Targets",
+    "fit_student",
+    "predict_probabilities",
+    "targets_from_labels",
+    "targets_from_scores",
+]

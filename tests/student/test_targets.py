@@ -1,0 +1,50 @@
+"""What non-answers become, and that halted queries never get a target."""
+
+import numpy as np
+import pytest
+
+from teacher_student import ABSTAIN, HALTED, ArgumentError
+from teacher_student.student import targets_from_labels, targets_from_scores
+
+LABELS = np.array([2, 0, ABSTAIN, HALTED, 1, ABSTAIN])
+
+
+def test_answers_are_one_hot_and_halted_points_have_no_target():
+    for unanswered in ("uniform", "random", "drop", "unlabeled"):
+        targets = targets_from_labels(LABELS, 3, unanswered=unanswered)
+        assert np.array_equal(targets.probabilities[[0, 1, 4]], np.eye(3)[[2, 0, 1]])
+        assert targets.weights[3] == 0
+        assert targets.unlabeled[3]
+
+
+def test_paid_non_answers_follow_the_setting():
+    uniform = targets_from_labels(LABELS, 3, unanswered="uniform")
+    assert np.allclose(uniform.probabilities[2], 1 / 3)
+    assert uniform.weights[2] == 1
+    random = targets_from_labels(LABELS, 3, unanswered="random", seed=3)
+    assert random.probabilities[2].max() == 1
+    drop = targets_from_labels(LABELS, 3, unanswered="drop")
+    assert drop.weights[2] == 0
+    assert not drop.unlabeled[2]
+    unlabeled = targets_from_labels(LABELS, 3, unanswered="unlabeled")
+    assert unlabeled.weights[2] == 0
+    assert unlabeled.unlabeled[2]
+
+
+def test_random_labels_cover_all_classes_evenly():
+    targets = targets_from_labels(np.array([0] + [ABSTAIN] * 3000), 3, unanswered="random", seed=0)
+    shares = targets.probabilities[1:].mean(0)
+    assert np.abs(shares - 1 / 3).max() < 6 * np.sqrt(2 / 9 / 3000)  # six standard errors of a seeded draw
+
+
+def test_scores_become_two_class_targets():
+    targets = targets_from_scores([0.25, np.nan, 1.0])
+    assert np.allclose(targets.probabilities[[0, 2]], [[0.75, 0.25], [0, 1]])
+    assert targets.weights.tolist() == [1, 0, 1]
+    assert targets.unlabeled.tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("labels", [[3, 0], [-3, 0], [0.5, 1.0], [[0, 1]], [ABSTAIN, HALTED]])
+def test_bad_labels_are_refused(labels):
+    with pytest.raises(ArgumentError, match="labels must"):
+        targets_from_labels(np.array(labels), 3)
