@@ -1,0 +1,97 @@
+"""One progress display for the whole way, and the tables at its end.
+
+Modes: `rich` (a live display, the default on a terminal), `plain` (one line a stage, for logs) and `quiet`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from teacher_student.arguments import choice
+
+MODES = ("auto", "rich", "plain", "quiet")
+
+Advance = Callable[[int, str], None]
+"""Called with how much is done and a short note."""
+
+
+class Display:
+    """Shows stages one after the other and remembers how long each took.
+
+    Args:
+        mode: one of `MODES`; `auto` is `rich` on a terminal and `plain` elsewhere.
+    """
+
+    def __init__(self, mode: str = "auto") -> None:
+        choice("console", mode, MODES)
+        self.mode = ("rich" if sys.stdout.isatty() else "plain") if mode == "auto" else mode
+        self.console = Console(quiet=self.mode == "quiet", highlight=False, width=None if self.mode == "rich" else 110)
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def stage(self, name: str, total: int | None = None) -> Iterator[Advance]:
+        """Show a stage while it runs; yields the function that reports its progress."""
+        start = time.perf_counter()
+        note = ""
+        if self.mode == "rich":
+            with self._bar() as bar:
+                task = bar.add_task(name, total=total, note="")
+
+                def advance(done: int, text: str = "") -> None:
+                    nonlocal note
+                    note = text or note
+                    bar.update(task, completed=done, note=note)
+
+                yield advance
+                bar.update(task, total=total or 1, completed=total or 1)
+        else:
+
+            def remember(_: int, text: str = "") -> None:
+                nonlocal note
+                note = text or note
+
+            yield remember
+        self.seconds[name] = time.perf_counter() - start
+        if self.mode == "plain":
+            self.console.print(f"{name:<12} {self.seconds[name]:7.1f} s  {note}")
+
+    def _bar(self) -> Progress:
+        return Progress(
+            SpinnerColumn(finished_text="[green]✓"),
+            TextColumn("{task.description:<12}"),
+            BarColumn(bar_width=28),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[note]}"),
+            console=self.console,
+        )
+
+    def table(self, title: str, rows: Mapping[str, object], *, private: Sequence[str] = ()) -> None:
+        """Print named values; names in `private` are marked so that nobody copies them into a paper by mistake."""
+        table = Table(title=title, title_justify="left", show_header=False)
+        table.add_column(style="bold")
+        table.add_column()
+        for name, value in rows.items():
+            mark = "  (private: do not publish)" if name in private else ""
+            table.add_row(name, f"{value}{mark}")
+        self.console.print(table)
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self.console.print(text, soft_wrap=True)

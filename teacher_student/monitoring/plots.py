@@ -1,0 +1,120 @@
+"""Small figures as inline SVG, so that a report is one file that opens offline."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+INK, ACCENT, SECOND, SOFT = "#1f2933", "#0b6e99", "#d9822b", "#9fb3c8"
+_STYLE: Any = {
+    "font.size": 9,
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "svg.hashsalt": "teacher-student",
+    "svg.fonttype": "path",
+}
+
+
+def _svg(draw: Callable[[Axes], None], *, width: float = 5.2, height: float = 2.8) -> str:
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        draw(figure.subplots())
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def spend(labels: npt.NDArray[np.int64], cutoff: int | None) -> str:
+    """Paid non-answers and answers over the queries, from released labels: (num_queries,)."""
+    asked = np.arange(1, len(labels) + 1)
+
+    def draw(axes: Axes) -> None:
+        axes.plot(asked, np.cumsum(labels >= 0), color=ACCENT, label="answers")
+        axes.set(xlabel="queries asked", ylabel="answers")
+        axes.set_xlim(0, len(labels))
+        right = axes.twinx()
+        right.plot(asked, np.cumsum(labels == -1), color=SECOND, label="paid non-answers")
+        right.set_ylabel("paid non-answers", color=SECOND)
+        right.set_ylim(bottom=0)
+        if cutoff is not None:
+            right.axhline(cutoff, color=SECOND, linestyle=":", linewidth=1)
+        axes.set_ylim(bottom=0)
+
+    return _svg(draw)
+
+
+def bars(shares: Mapping[str, float], ylabel: str) -> str:
+    """Named shares as bars."""
+
+    def draw(axes: Axes) -> None:
+        axes.bar(list(shares), list(shares.values()), color=[ACCENT, *[SOFT] * (len(shares) - 1)], width=0.6)
+        axes.set_ylabel(ylabel)
+        for place, value in enumerate(shares.values()):
+            axes.text(place, value, f"{value:.1%}", ha="center", va="bottom", fontsize=8, color=INK)
+        axes.margins(y=0.15)
+
+    return _svg(draw)
+
+
+def curve(values: Sequence[float], xlabel: str, ylabel: str) -> str:
+    """One line over its index."""
+
+    def draw(axes: Axes) -> None:
+        axes.plot(np.arange(1, len(values) + 1), values, color=ACCENT)
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+
+    return _svg(draw)
+
+
+def confusion(matrix: npt.NDArray[np.int64], names: Sequence[str]) -> str:
+    """Rows are true classes, columns predicted ones; each cell shows the share of its row."""
+    shares = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
+
+    def draw(axes: Axes) -> None:
+        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+        axes.set_xticks(range(len(names)), names, rotation=45 if len(names) > 4 else 0)
+        axes.set_yticks(range(len(names)), names)
+        axes.set(xlabel="student", ylabel="true class")
+        for (row, column), share in np.ndenumerate(shares):
+            axes.text(column, row, f"{share:.0%}", ha="center", va="center", color="white" if share > 0.5 else INK, fontsize=8)
+
+    return _svg(draw, width=max(3.2, 0.45 * len(names) + 1.6), height=max(2.6, 0.4 * len(names) + 1.2))
+
+
+def histogram(values: npt.NDArray[np.number], xlabel: str, *, lines: Mapping[str, float] | None = None) -> str:
+    """Histogram of values with named vertical lines."""
+
+    def draw(axes: Axes) -> None:
+        axes.hist(values, bins=50, color=SOFT)
+        axes.set(xlabel=xlabel, ylabel="count")
+        for name, place in (lines or {}).items():
+            axes.axvline(place, color=SECOND, linestyle="--", label=name)
+        if lines:
+            axes.legend(frameon=False)
+
+    return _svg(draw)
+
+
+def comparison(rows: Mapping[str, Mapping[float, float]], xlabel: str, ylabel: str) -> str:
+    """One line for each mechanism: share of unstable queries -> expected answers."""
+
+    def draw(axes: Axes) -> None:
+        for name, points in rows.items():
+            axes.plot(list(points), list(points.values()), marker="o", markersize=3, label=name)
+        axes.set(xlabel=xlabel, ylabel=ylabel, xscale="log")
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False, fontsize=7)
+
+    return _svg(draw)

@@ -1,0 +1,119 @@
+"""`report.html`: one file that opens offline and says what was released, at what price, and what may be published."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from teacher_student.monitoring import plots
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReleasedFacts:
+    """What the publishable report is made of: public settings and released values, nothing else.
+
+    Attributes:
+        name: of the experiment.
+        settings: public settings by name, as shown in the table.
+        certificate: the certificate's JSON as a mapping.
+        labels: (num_queries,) released labels; None for a soft release.
+        scores: (num_queries,) released scores; None for a hard release.
+        cutoff: units that the session could pay, or None where the mechanism has no cutoff.
+        class_names: one for each class.
+        curve: the student's training loss by epoch.
+        metrics: the student's figures on public evaluation data by name; empty without such data.
+        majority: share of the largest class in the public evaluation data, or None.
+        confusion: (num_classes, num_classes) counts on public evaluation data, or None.
+        comparison: for each mechanism, expected answers by share of unstable queries (the planner's, from public sizes).
+    """
+
+    name: str
+    settings: Mapping[str, object]
+    certificate: Mapping[str, Any]
+    labels: npt.NDArray[np.int64] | None
+    scores: npt.NDArray[np.float64] | None
+    cutoff: int | None
+    class_names: Sequence[str]
+    curve: Sequence[float]
+    metrics: Mapping[str, float]
+    majority: float | None
+    confusion: npt.NDArray[np.int64] | None
+    comparison: Mapping[str, Mapping[float, float]]
+
+    @property
+    def asked(self) -> int:
+        """Number of queries."""
+        return len(self.labels if self.labels is not None else self.scores)  # type: ignore[arg-type]
+
+    @property
+    def answered(self) -> int:
+        """Number of queries that were answered."""
+        if self.labels is not None:
+            return int((self.labels >= 0).sum())
+        return int(np.isfinite(np.asarray(self.scores)).sum())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrivateFacts:
+    """What the report under `private/` is made of. It must not be published.
+
+    Attributes:
+        name: of the experiment.
+        figures: named numbers, such as the accuracy of the non-private model.
+        gaps: (num_queries,) top minus second.
+        winners_share: (num_queries,) share of the teachers' votes that the winner has.
+        shard_sizes: (num_teachers,).
+        teacher_accuracy: (num_teachers,) on public evaluation data, or None.
+        abstaining: number of teachers that abstain on every query.
+    """
+
+    name: str
+    figures: Mapping[str, float]
+    gaps: npt.NDArray[np.int64]
+    winners_share: npt.NDArray[np.float64]
+    shard_sizes: npt.NDArray[np.int64]
+    teacher_accuracy: npt.NDArray[np.float64] | None
+    abstaining: int
+
+
+def _render(template: str, **values: object) -> str:
+    environment = Environment(loader=PackageLoader("teacher_student.monitoring"), autoescape=True, undefined=StrictUndefined)
+    return environment.get_template(template).render(**values)
+
+
+def write_report(path: Path, facts: ReleasedFacts) -> None:
+    """Write the publishable report to `path`."""
+    figures: dict[str, str] = {}
+    if facts.labels is not None:
+        figures["Answers and what they cost"] = plots.spend(facts.labels, facts.cutoff)
+    if facts.scores is not None:
+        figures["Released scores"] = plots.histogram(facts.scores[np.isfinite(facts.scores)], "score")
+    figures["The student's training loss"] = plots.curve(facts.curve, "epoch", "loss")
+    if facts.majority is not None:
+        shares = {"student": facts.metrics["accuracy"], "majority class": facts.majority}
+        figures["Accuracy on public evaluation data"] = plots.bars(shares, "accuracy")
+    if facts.confusion is not None:
+        figures["Where the student is right"] = plots.confusion(facts.confusion, facts.class_names)
+    if facts.comparison:
+        figures["What each mechanism would answer (planner, from public sizes)"] = plots.comparison(
+            facts.comparison, "share of unstable queries", "expected answers"
+        )
+    path.write_text(_render("report.html.j2", facts=facts, certificate=facts.certificate, figures=figures), encoding="utf-8")
+
+
+def write_private_report(path: Path, facts: PrivateFacts) -> None:
+    """Write the diagnostics that must stay private to `path`."""
+    figures = {
+        "Gap between first and second": plots.histogram(facts.gaps, "votes"),
+        "Share of votes for the winner": plots.histogram(facts.winners_share, "share"),
+        "Records per shard": plots.histogram(facts.shard_sizes, "records"),
+    }
+    if facts.teacher_accuracy is not None:
+        figures["Accuracy of single teachers"] = plots.histogram(facts.teacher_accuracy, "accuracy")
+    path.write_text(_render("private_report.html.j2", facts=facts, figures=figures), encoding="utf-8")

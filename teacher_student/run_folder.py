@@ -1,0 +1,94 @@
+"""A run's folder: what may be published under `release/`, everything else under `private/`.
+
+runs/EXPERIMENT/TIME/
+  private/   mode 0700: shards.json, teachers/, votes/, session.sqlite, tensorboard/, report.html
+  release/   labels.csv, student.safetensors, student.yaml, certificate.json, report.html, tensorboard/
+  config.yaml
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from teacher_student.arguments import ArgumentError
+
+FINISHED = "finished.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """The paths of one run.
+
+    Attributes:
+        path: the run's own folder.
+    """
+
+    path: Path
+
+    @property
+    def private(self) -> Path:
+        """What must never leave: 0700."""
+        return self.path / "private"
+
+    @property
+    def release(self) -> Path:
+        """What may be published as it is."""
+        return self.path / "release"
+
+    @property
+    def votes(self) -> Path:
+        """Where vote counts are kept between stages."""
+        return self.private / "votes"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run came to its end."""
+        return (self.private / FINISHED).exists()
+
+    def finish(self, facts: Mapping[str, Any]) -> None:
+        """Mark the run as complete; `facts` may be private."""
+        write_atomically(self.private / FINISHED, json.dumps(facts, indent=2))
+
+
+def open_run(path: Path, config: str) -> RunFolder:
+    """Make the folder of a new run, or take up a run that was cut off.
+
+    Args:
+        path: the folder; missing, empty, or an unfinished run of the very same config.
+        config: the composed config as YAML. It is what tells a resumed run from another one.
+
+    Raises:
+        ArgumentError: the folder holds something else, a finished run, or a run with another config.
+    """
+    folder = RunFolder(path)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        recorded = path / "config.yaml"
+        if not recorded.is_file() or folder.is_finished:
+            raise ArgumentError(f"run_folder must be new or an unfinished run, got {path}, which exists; choose another folder")
+        if recorded.read_text(encoding="utf-8") != config:
+            raise ArgumentError(f"run_folder {path} holds an unfinished run of another config; choose another folder")
+        return folder
+    try:
+        folder.private.mkdir(parents=True, mode=0o700)
+        os.chmod(folder.private, 0o700)  # whatever the umask was
+        folder.votes.mkdir()
+        folder.release.mkdir()
+        write_atomically(path / "config.yaml", config)
+    except OSError as error:
+        raise ArgumentError(f"run_folder must be a folder that can be written, got {path} ({error.strerror})") from error
+    return folder
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file so that a reader sees all of it or nothing."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.replace(path)
