@@ -1,0 +1,96 @@
+"""The one interface under which every mechanism answers, and the way from parameters to the mechanism that they describe.
+
+A mechanism is a pure function of (counts, state, noise): all that it remembers is in a frozen `State`, which a session writes
+down before it hands an answer out. Its `parameters` own the cost (`teacher_student.privacy`), and the mechanism reads its
+scales from the same object, so that sampler and cost cannot disagree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Protocol, Self, runtime_checkable
+
+from teacher_student.arguments import ArgumentError, Integers, positive_integer
+from teacher_student.mechanisms.noise import Noise
+from teacher_student.privacy.parameters import Parameters
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class State:
+    """All that a mechanism remembers between two batches. Secret: it never leaves the session.
+
+    Attributes:
+        noisy_threshold: the threshold w + rho in use; None where the mechanism has none.
+        paid: units of the cutoff spent so far (abstentions for the stability mechanisms, answers for the noisy maxima).
+        answered: queries answered with a class.
+        asked: queries put to the mechanism before it halted; those told HALTED are not counted.
+    """
+
+    noisy_threshold: int | None = None
+    paid: int = 0
+    answered: int = 0
+    asked: int = 0
+
+    def __post_init__(self) -> None:
+        if self.noisy_threshold is not None and not isinstance(self.noisy_threshold, int):
+            raise ArgumentError(f"noisy_threshold must be an integer, got {self.noisy_threshold!r}")
+        for name in ("paid", "answered", "asked"):
+            positive_integer(name, getattr(self, name), minimum=0)
+
+    def to_dict(self) -> dict[str, int | None]:
+        """Return the fields as JSON numbers."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, mapping: Mapping[str, Any]) -> Self:
+        """Return the state that `to_dict` wrote.
+
+        >>> State.from_dict(State(paid=2, asked=5, answered=3).to_dict()).paid
+        2
+        """
+        if set(mapping) != {field.name for field in dataclasses.fields(cls)}:
+            raise ArgumentError(f"state must hold noisy_threshold, paid, answered and asked, got {sorted(mapping)}")
+        return cls(**mapping)
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """Answers queries, given as vote counts, one after the other."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """The public numbers in use, which own the cost."""
+
+    def start(self, noise: Noise) -> State:
+        """Return the state before the first query; draws the threshold's noise where the mechanism has one."""
+
+    def answer(self, counts: Integers, state: State, noise: Noise) -> tuple[Integers, State]:
+        """Answer the queries in order.
+
+        Args:
+            counts: votes per class, shape (num_queries, num_classes), any integer type.
+            state: where the mechanism stands. Not changed.
+            noise: the source of fresh noise.
+
+        Returns:
+            labels, shape (num_queries,), int64: a class, `ABSTAIN` or `HALTED`; and the state after the last query.
+        """
+
+    def halted(self, state: State) -> bool:
+        """Whether the next query would be told `HALTED`."""
+
+
+def build_mechanism(parameters: Parameters) -> Mechanism:
+    """Return the mechanism that `parameters` describe: online release, or a noisy maximum."""
+    from teacher_student.privacy import NoisyMaxParameters, ThresholdParameters
+
+    if isinstance(parameters, ThresholdParameters):
+        from teacher_student.mechanisms.online_release import OnlineRelease
+
+        return OnlineRelease(parameters)
+    if isinstance(parameters, NoisyMaxParameters):
+        from teacher_student.mechanisms.noisy_max import NoisyMax
+
+        return NoisyMax(parameters)
+    raise ArgumentError(f"parameters must be those of a mechanism that answers vote counts, got {type(parameters).__name__}")
