@@ -1,0 +1,83 @@
+"""Build the embedded UCI Adult table from the original files.
+
+    python scripts/build_adult.py FOLDER
+
+FOLDER holds `adult.data` and `adult.test` as distributed by the UCI Machine Learning Repository. Their SHA-256 digests are
+checked first, and the table that was written is turned back into both files and compared at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import lzma
+from pathlib import Path
+
+import numpy as np
+
+from teacher_student.data import adult
+
+DIGESTS = {
+    "adult.data": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
+    "adult.test": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
+}
+FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME}]
+
+
+def read_original(folder: Path, name: str) -> str:
+    """Return the text of an original file, or stop if it is another one."""
+    content = (folder / name).read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != DIGESTS[name]:
+        raise SystemExit(f"{folder / name} must have the SHA-256 digest {DIGESTS[name]}, got {digest}")
+    return content.decode("ascii")
+
+
+def encode_line(line: str, number: int, *, test: bool) -> list[int]:
+    """Return the seventeen integers of one record."""
+    *values, label = line.removesuffix(".").split(", ")
+    codes = [int(test), number]
+    for name, value in zip(adult.ATTRIBUTES, values, strict=True):
+        categories = adult.CATEGORIES.get(name)
+        if categories is None:
+            codes.append(int(value))
+        else:
+            codes.append(0 if value == "?" else categories.index(value) + 1)
+    return [*codes, adult.CLASS_NAMES.index(label)]
+
+
+def build_table(folder: Path) -> adult.Table:
+    """Return the table of both files, column after column in memory, which compresses better."""
+    rows = []
+    for name, test in (("adult.data", False), ("adult.test", True)):
+        for number, line in enumerate(read_original(folder, name).splitlines(), start=1):
+            if line and not line.startswith("|"):
+                rows.append(encode_line(line, number, test=test))
+    return np.asfortranarray(np.array(rows, dtype="<i4"))
+
+
+def pack(table: adult.Table) -> bytes:
+    """Return the compressed table; the same bytes for the same table and the same liblzma."""
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, table, version=(1, 0), allow_pickle=False)
+    return lzma.compress(buffer.getvalue(), format=lzma.FORMAT_XZ, check=lzma.CHECK_SHA256, filters=FILTERS)
+
+
+def main() -> None:
+    """Check, build, write, and check what was written."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where adult.data and adult.test are")
+    parser.add_argument("--output", type=Path, default=Path(adult.__file__).with_name(adult.TABLE))
+    options = parser.parse_args()
+    options.output.write_bytes(pack(build_table(options.folder)))
+    written = np.load(io.BytesIO(lzma.decompress(options.output.read_bytes())), allow_pickle=False)
+    for name, test in (("adult.data", False), ("adult.test", True)):
+        restored = hashlib.sha256(adult.original_text(written, test=test).encode("ascii")).hexdigest()
+        if restored != DIGESTS[name]:
+            raise SystemExit(f"{name} does not come back from {options.output}")
+    print(f"wrote {options.output}: {len(written):,} records, {options.output.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()

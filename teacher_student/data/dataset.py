@@ -1,0 +1,188 @@
+"""What a run needs to know about its data: private records, public points to label, points to evaluate on.
+
+What is checked, and what is not. The guarantee speaks of tables whose records lie in a fixed domain: an id, features that are
+any float32 numbers *including NaN and infinity*, and a label of the public class list. Outside this domain (shapes, types, an
+unknown label, an id that occurs twice) the input is refused before anything is computed. Inside it nothing may be refused: a
+run that stops because one private record holds a NaN tells that this record is there. Such a record is its teacher's affair,
+which then abstains. Public features and the evaluation set are checked in full.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.arguments import ArgumentError, choice, positive_integer
+from teacher_student.data.identifiers import canonical_identifiers, identifier_array, refuse_duplicates
+
+NEIGHBOURS = ("add_remove", "replace_one", "label_only")
+
+Features = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateDataset:
+    """Private records beside public points; plain NumPy arrays. Invalid input raises `ArgumentError`.
+
+    Attributes:
+        name: of the data, for reports.
+        num_classes: length of the public class list.
+        class_names: (num_classes,) text; the order is the tie order.
+        private_features: (n, ...) float32; NaN allowed.
+        private_labels: (n,) int64 in [0, num_classes).
+        private_ids: (n,) integers or text stored with the records, or None.
+        public_features: (m, ...) float32, finite, in the order of the queries.
+        evaluation_features: (e, ...) float32, finite, or None.
+        evaluation_labels: (e,) int64, or None.
+        feature_names: names of the columns of two-dimensional features, or None.
+        private_users: (n,) the owner of each record, or None. With users the guarantee protects all records of a user.
+        neighbours: "add_remove" (the default when there are ids or users), "replace_one" (the default, and the only choice,
+            without) or "label_only".
+        evaluation_public: False if figures computed on the evaluation set must stay private.
+    """
+
+    name: str
+    num_classes: int
+    class_names: tuple[str, ...]
+    private_features: Features
+    private_labels: Labels
+    private_ids: npt.NDArray[np.generic] | None
+    public_features: Features
+    evaluation_features: Features | None = None
+    evaluation_labels: Labels | None = None
+    feature_names: tuple[str, ...] | None = None
+    private_users: npt.NDArray[np.generic] | None = None
+    neighbours: str = ""
+    evaluation_public: bool = True
+
+    def __post_init__(self) -> None:
+        """Bring every field into its canonical type, or refuse it."""
+        positive_integer("num_classes", self.num_classes)
+        self._set("class_names", _names("class_names", self.class_names, self.num_classes))
+        self._check_private()
+        self._check_public()
+        self._check_neighbours()
+
+    def _set(self, field: str, value: object) -> None:
+        object.__setattr__(self, field, value)
+
+    def _check_private(self) -> None:
+        self._set("private_features", _features("private_features", self.private_features))
+        rows = len(self.private_features)
+        self._set("private_labels", _labels("private_labels", self.private_labels, rows, self.num_classes))
+        if self.private_ids is not None:
+            ids = canonical_identifiers("private_ids", self.private_ids)
+            _same_length("private_ids", len(ids), rows)
+            refuse_duplicates("private_ids", ids)
+            self._set("private_ids", identifier_array(ids))
+        if self.private_users is not None:
+            users = canonical_identifiers("private_users", self.private_users)
+            _same_length("private_users", len(users), rows)
+            self._set("private_users", identifier_array(users))
+
+    def _check_public(self) -> None:
+        shape = self.private_features.shape[1:]
+        self._set("public_features", _finite("public_features", self.public_features, shape))
+        if (self.evaluation_features is None) != (self.evaluation_labels is None):
+            raise ArgumentError("evaluation_features and evaluation_labels must be given together, got one of them")
+        if self.evaluation_features is not None:
+            self._set("evaluation_features", _finite("evaluation_features", self.evaluation_features, shape))
+            rows = len(self.evaluation_features)
+            self._set("evaluation_labels", _labels("evaluation_labels", self.evaluation_labels, rows, self.num_classes))
+        if self.feature_names is not None:
+            if len(shape) != 1:
+                raise ArgumentError(f"feature_names must be None for features of shape {shape}, got names")
+            self._set("feature_names", _names("feature_names", self.feature_names, shape[0]))
+
+    def _check_neighbours(self) -> None:
+        has_ids = self.private_ids is not None or self.private_users is not None
+        if not self.neighbours:
+            self._set("neighbours", "add_remove" if has_ids else "replace_one")
+        choice("neighbours", self.neighbours, NEIGHBOURS)
+        if self.neighbours == "add_remove" and not has_ids:
+            raise ArgumentError(
+                "neighbours must be replace_one for records without ids, got 'add_remove'; removing a record moves all later "
+                "positions, so name a column with an id stored beside each record"
+            )
+
+    @property
+    def sharding_ids(self) -> npt.NDArray[np.generic]:
+        """The (n,) ids that choose the shard: users, else record ids, else positions (never under add_remove)."""
+        if self.private_users is not None:
+            return self.private_users
+        if self.private_ids is not None:
+            return self.private_ids
+        return np.arange(len(self.private_features), dtype=np.int64)
+
+    @property
+    def unit(self) -> str:
+        """Who is protected: "user" if the records name their owners, else "record"."""
+        return "record" if self.private_users is None else "user"
+
+    def label_private(self, public_rows: npt.NDArray[np.int64]) -> PrivateDataset:
+        """Return the same records with public features: those of `public_rows`, stripped of their labels, become the queries.
+
+        The neighbours are then `label_only`: features, n and order are public, one label changes. A queried record still
+        trains its one teacher, so one label still moves at most one vote per query.
+        """
+        rows = np.asarray(public_rows)
+        if rows.ndim != 1 or rows.dtype.kind not in "iu" or rows.size == 0:
+            raise ArgumentError(f"public_rows must be a list of row numbers, got shape {rows.shape} of type {rows.dtype}")
+        last = len(self.private_features) - 1
+        if rows.min() < 0 or rows.max() > last:
+            raise ArgumentError(f"public_rows must lie between 0 and {last}, got {rows.min()} to {rows.max()}")
+        return dataclasses.replace(self, public_features=self.private_features[rows], neighbours="label_only")
+
+
+def _names(name: str, values: Sequence[str], length: int) -> tuple[str, ...]:
+    names = tuple(str(value) for value in values)
+    if len(names) != length:
+        raise ArgumentError(f"{name} must have {length} entries, got {len(names)}")
+    if len(set(names)) != length:
+        raise ArgumentError(f"{name} must be distinct, got {', '.join(names)}")
+    return names
+
+
+def _same_length(name: str, length: int, rows: int) -> None:
+    if length != rows:
+        raise ArgumentError(f"{name} must have one entry per record ({rows}), got {length}")
+
+
+def _features(name: str, value: object) -> Features:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ArgumentError(f"{name} must be a table whose rows have one shape, got rows that differ") from error
+    if array.dtype.kind not in "biuf":
+        raise ArgumentError(f"{name} must hold numbers, got values of type {array.dtype}")
+    if array.ndim < 2 or array.size == 0:
+        raise ArgumentError(f"{name} must have at least two dimensions and one row, got shape {array.shape}")
+    with np.errstate(over="ignore", invalid="ignore"):  # a warning about one private number is a message about its record
+        return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def _finite(name: str, value: object, shape: tuple[int, ...]) -> Features:
+    array = _features(name, value)
+    if array.shape[1:] != shape:
+        raise ArgumentError(f"{name} must have rows of shape {shape} as private_features, got {array.shape[1:]}")
+    if not np.isfinite(array).all():
+        row = int(np.argwhere(~np.isfinite(array))[0, 0])
+        raise ArgumentError(f"{name} must be finite, got NaN or infinity in row {row}; fill it with a public constant")
+    return array
+
+
+def _labels(name: str, value: object, rows: int, num_classes: int) -> Labels:
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu":
+        raise ArgumentError(f"{name} must hold class indices (integers), got values of type {array.dtype}")
+    if array.shape != (rows,):
+        raise ArgumentError(f"{name} must have one entry per record ({rows}), got shape {array.shape}")
+    if array.min() < 0 or array.max() >= num_classes:
+        bad = array[(array < 0) | (array >= num_classes)][0]
+        raise ArgumentError(f"{name} must lie between 0 and {num_classes - 1}, got {bad}")
+    return array.astype(np.int64)

@@ -1,0 +1,203 @@
+"""Shards: which teacher sees which record, decided by a keyed hash of the record's id and by nothing else.
+
+    digest(id) = BLAKE2b(key, canonical bytes of the id), 128 bits: two unsigned 64-bit words
+    shard      = first word mod num_shards            (bias below num_shards / 2^64)
+    order within the shard: by the second word
+
+A record keeps its shard, and its shard keeps its order, whatever other records are added, removed or moved in the file. The
+contiguous, round-robin and shuffled splits do not have this property: there the removal of one record moves up to every shard,
+and the argument "one record, one teacher, one vote" is lost. Shards are uneven and may be empty; their sizes are private.
+
+The key is random by default and stays in the private manifest, so that nobody outside can say who shared a teacher.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.arguments import ArgumentError, positive_integer
+from teacher_student.data.dataset import PrivateDataset
+from teacher_student.data.identifiers import canonical_identifiers, encode_identifier
+
+ALGORITHM = "blake2b-128 keyed, tagged ids, first word mod num_shards, second word orders"
+KEY_BYTES = 32
+_PERSON = b"teacher.shards.1"  # BLAKE2b's domain separation: the same key used elsewhere gives unrelated digests
+_LARGEST_NUM_SHARDS = 2**32
+
+
+def assign_shards(ids: object, num_shards: int, key: bytes) -> npt.NDArray[np.int64]:
+    """Return the shard of each record.
+
+    Args:
+        ids: (n,) integers or strings stored with the records, or the records' users.
+        num_shards: k, public.
+        key: 1 to 64 secret bytes; use 16 or more.
+
+    Returns:
+        (n,) int64 in [0, num_shards). Each entry depends on its own id, `num_shards` and `key` only.
+
+    Raises:
+        ArgumentError: an id that is neither integer nor text, a bad key, `num_shards` not positive.
+
+    >>> assign_shards([1, "1", 2], 1000, b"0123456789abcdef")
+    array([591, 675, 497])
+    """
+    shards = positive_integer("num_shards", num_shards, maximum=_LARGEST_NUM_SHARDS)
+    return (_digests(ids, key)[:, 0] % np.uint64(shards)).astype(np.int64)
+
+
+def _digests(ids: object, key: bytes) -> npt.NDArray[np.uint64]:
+    """(n, 2) words of the keyed digest of each id; about 1 us per id."""
+    if not isinstance(key, bytes) or not 1 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
+        raise ArgumentError("key must be 1 to 64 secret bytes, got something else; secrets.token_bytes(32) makes one")
+    started = hashlib.blake2b(digest_size=16, key=key, person=_PERSON)
+    digests = bytearray()
+    for identifier in canonical_identifiers("ids", ids):
+        state = started.copy()  # the key's block is already prepared
+        state.update(encode_identifier(identifier))
+        digests += state.digest()
+    return np.frombuffer(bytes(digests), dtype="<u8").astype(np.uint64).reshape(-1, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Shards:
+    """Flat, ragged storage of the assignment. Private: the sizes depend on the records.
+
+    Attributes:
+        order: (n,) int64, the record positions, one shard after the other.
+        offsets: (num_shards + 1,) int64; shard j is `order[offsets[j]:offsets[j + 1]]`.
+    """
+
+    order: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+
+    @property
+    def num_shards(self) -> int:
+        """Number of shards, k, with the empty ones."""
+        return len(self.offsets) - 1
+
+    def of(self, shard: int) -> npt.NDArray[np.int64]:
+        """Return the positions of the records of one shard; empty for an empty shard."""
+        if not 0 <= shard < self.num_shards:
+            raise ArgumentError(f"shard must lie between 0 and {self.num_shards - 1}, got {shard}")
+        return self.order[self.offsets[shard] : self.offsets[shard + 1]]
+
+
+def make_shards(ids: object, num_shards: int, key: bytes) -> Shards:
+    """Sort the records into their shards, and within a shard into an order that depends on the ids and the key alone.
+
+    Raises:
+        ArgumentError: more shards than records, and whatever `assign_shards` refuses.
+    """
+    shards = positive_integer("num_shards", num_shards, maximum=_LARGEST_NUM_SHARDS)
+    digests = _digests(ids, key)
+    if shards > len(digests):
+        raise ArgumentError(f"num_shards must be at most the number of records, got {shards} for {len(digests)} records")
+    assignment = (digests[:, 0] % np.uint64(shards)).astype(np.int64)
+    order = np.lexsort((digests[:, 1], assignment)).astype(np.int64)  # stable: the records of one user keep their order
+    sizes = np.bincount(assignment, minlength=shards)
+    return Shards(order, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+
+
+@dataclass(frozen=True)
+class ShardManifest:
+    """How the shards were made: enough to make them again and to check them. Private, because it holds the key.
+
+    Attributes:
+        num_shards: k.
+        key: hexadecimal.
+        fingerprint: hexadecimal digest of the set of ids with their shards, independent of the order in the file.
+        unit: "record" or "user".
+        neighbours: the relation that this assignment serves.
+        algorithm: of the hash, in words.
+    """
+
+    num_shards: int
+    key: str
+    fingerprint: str
+    unit: str = "record"
+    neighbours: str = "add_remove"
+    algorithm: str = ALGORITHM
+
+    def __repr__(self) -> str:
+        """Without the key: representations end up in logs."""
+        return f"ShardManifest(num_shards={self.num_shards}, unit={self.unit!r}, neighbours={self.neighbours!r})"
+
+    def save(self, path: str | Path) -> None:
+        """Write JSON, readable by the owner only, in one step: a killed run leaves the old file or the new one."""
+        target = Path(path)
+        partial = target.with_name(target.name + ".partial")
+        partial.unlink(missing_ok=True)
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            json.dump(asdict(self), file, indent=2)
+        partial.replace(target)
+
+    @classmethod
+    def load(cls, path: str | Path) -> ShardManifest:
+        """Read what `save` wrote.
+
+        Raises:
+            ArgumentError: a file that cannot be read, is no manifest, or names another algorithm.
+        """
+        try:
+            manifest = cls(**json.loads(Path(path).read_text(encoding="utf-8")))
+            bytes.fromhex(manifest.key)
+        except (OSError, ValueError, TypeError) as error:
+            raise ArgumentError(f"shard manifest must be a readable JSON file, got {path}: {error}") from error
+        if manifest.algorithm != ALGORITHM:
+            raise ArgumentError(f"shard manifest must use the algorithm {ALGORITHM!r}, got {manifest.algorithm!r}")
+        return manifest
+
+    def verify(self, shards: Shards, ids: object) -> None:
+        """Recompute the assignment from the ids and check that every record lies in exactly one shard, its own.
+
+        Raises:
+            ArgumentError: a record that is missing, doubled or in a foreign shard, or ids that are not those of the manifest.
+        """
+        key = bytes.fromhex(self.key)
+        assignment = assign_shards(ids, self.num_shards, key)
+        offsets_fit = (
+            len(shards.offsets) == self.num_shards + 1
+            and shards.offsets[0] == 0
+            and shards.offsets[-1] == len(shards.order)
+            and bool((np.diff(shards.offsets) >= 0).all())
+        )
+        if not offsets_fit:
+            raise ArgumentError(f"shards must be {self.num_shards} consecutive pieces, got offsets that are not")
+        if not np.array_equal(np.sort(shards.order), np.arange(len(assignment))):
+            raise ArgumentError("shards must hold each record exactly once, got one that is missing or doubled")
+        placed = np.repeat(np.arange(self.num_shards), np.diff(shards.offsets))
+        if not np.array_equal(assignment[shards.order], placed):
+            raise ArgumentError("shards must follow the keyed hash of the ids, got a record in a foreign shard")
+        if _fingerprint(ids, self.num_shards, key) != self.fingerprint:
+            raise ArgumentError("records must be those the shards were made for, got other ids; start a new run for changed data")
+
+
+def _fingerprint(ids: object, num_shards: int, key: bytes) -> str:
+    digests = _digests(ids, key)
+    ordered = digests[np.lexsort((digests[:, 1], digests[:, 0]))].astype("<u8")
+    return hashlib.blake2b(ordered.tobytes(), digest_size=16, key=key, salt=num_shards.to_bytes(8, "little")).hexdigest()
+
+
+def shard_dataset(dataset: PrivateDataset, num_shards: int, key: bytes | None = None) -> tuple[Shards, ShardManifest]:
+    """Make and verify the shards of a dataset: by user, else by record id, else (replace_one, label_only) by position.
+
+    Args:
+        dataset: with its neighbouring relation.
+        num_shards: k, public.
+        key: secret bytes, or None for new ones from the operating system.
+    """
+    key = secrets.token_bytes(KEY_BYTES) if key is None else key
+    ids = dataset.sharding_ids
+    shards = make_shards(ids, num_shards, key)
+    manifest = ShardManifest(shards.num_shards, key.hex(), _fingerprint(ids, num_shards, key), dataset.unit, dataset.neighbours)
+    manifest.verify(shards, ids)
+    return shards, manifest
