@@ -1,0 +1,1 @@
+"""Audits: machinery that must reject a wrong mechanism, and proves it on broken twins."""

@@ -1,0 +1,227 @@
+"""Exact divergence of a threshold mechanism between neighbours, by summation over transcripts.
+
+The mechanism, as the audit sees it (PRIVACY.md sections 4 and 5; all integers):
+
+    z <- threshold law                      (drawn anew after every unanswered query if `redraw`)
+    for each query with winner and distance, while fewer than `cutoff` have gone unanswered:
+        nu <- query law
+        distance + nu > threshold + z  ->  release the winner's label
+        otherwise                      ->  release "unanswered"
+
+Given z the queries are independent. Without `redraw` the likelihood of a transcript depends only on how many queries of each
+*kind* (each distinct pair of distances) were answered and how many were not, so transcripts are counted, not listed. With
+`redraw` a transcript falls into independent runs, one up to each unanswered query.
+
+A query whose winner differs between D and D' is *split*: once it is answered the two output laws have nothing in common, so
+the whole mass of that transcript counts, whatever follows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer
+from teacher_student.auditing.laws import BOTTOMS, QUERY_LAWS, THRESHOLD_LAWS, IntegerLaw, lookup
+from teacher_student.auditing.outcomes import Outcomes
+
+LOWEST = -1e4
+"""Stands for log 0: e^(-10000) is 0 in double precision, and 0 times it stays 0."""
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryPair:
+    """One query as D and D' see it."""
+
+    winner: int
+    distance: int
+    other_winner: int
+    other_distance: int
+
+    @property
+    def split(self) -> bool:
+        """Whether an answer would tell D from D' outright."""
+        return self.winner != self.other_winner
+
+
+@dataclasses.dataclass(frozen=True)
+class ThresholdLaw:
+    """A threshold mechanism as laws alone: what it draws, at which scale, and when it stops.
+
+    `reuse` describes a broken mechanism that draws one query noise for the whole session (between redraws).
+    """
+
+    threshold_noise: str
+    query_noise: str
+    threshold_scale: float
+    query_scale: float
+    threshold: int
+    cutoff: int
+    redraw: bool = False
+    reuse: bool = False
+
+    def __post_init__(self) -> None:
+        lookup("threshold_noise", self.threshold_noise, THRESHOLD_LAWS)
+        lookup("query_noise", self.query_noise, BOTTOMS)
+        positive_integer("cutoff", self.cutoff)
+        if self.threshold_scale <= 0 or self.query_scale <= 0:
+            raise ArgumentError(f"scales must be above 0, got {self.threshold_scale} and {self.query_scale}")
+
+    @classmethod
+    def of(cls, parameters: Any) -> ThresholdLaw:
+        """Return the law that `parameters` (a ThresholdParameters) promise."""
+        names = ("threshold_noise", "query_noise", "threshold", "cutoff", "redraw")
+        kept = {name: getattr(parameters, name) for name in names}
+        return cls(
+            **kept, threshold_scale=float(parameters.threshold_scale), query_scale=float(parameters.query_scale)
+        )
+
+    def noisy_threshold(self) -> IntegerLaw:
+        """Return the law of z, from which a reused query noise is already taken away."""
+        return _threshold_law(self.threshold_noise, self.threshold_scale, self.query_noise if self.reuse else "", self.query_scale)
+
+    def log_unanswered(self, distance: int, noise: Integers) -> tuple[Floats, Floats]:
+        """Return log P(unanswered | z) and log P(answered | z) for each z of `noise` (n,)."""
+        bottom = BOTTOMS["none" if self.reuse else self.query_noise]
+        chance = bottom(distance - self.threshold - noise, self.query_scale)
+        with np.errstate(divide="ignore"):
+            unanswered = np.log(chance)
+            answered = np.log(-np.expm1(unanswered))
+        return np.maximum(unanswered, LOWEST), np.maximum(answered, LOWEST)
+
+
+@functools.lru_cache(maxsize=64)
+def _threshold_law(kind: str, scale: float, reused: str, query_scale: float) -> IntegerLaw:
+    law = THRESHOLD_LAWS[kind](scale)
+    return law.minus(QUERY_LAWS[reused](query_scale)) if reused else law
+
+
+def outcomes(law: ThresholdLaw, queries: Sequence[QueryPair], *, restart: bool = False, width: float = 1e-5) -> Outcomes:
+    """Return what the mechanism can emit on the two neighbours.
+
+    Args:
+        law: the mechanism.
+        queries: what is asked, in order.
+        restart: the asker goes back to the first query after every unanswered one (an adaptive asker); otherwise on to the next.
+        width: bin width of the log-ratios where transcripts must be merged (only under `redraw`, past 200,000 of them).
+    """
+    if not queries:
+        raise ArgumentError("queries must not be empty")
+    return _by_runs(law, queries, restart, width) if law.redraw else _by_counting(law, queries, restart)
+
+
+def _by_counting(law: ThresholdLaw, queries: Sequence[QueryPair], restart: bool) -> Outcomes:
+    kinds = list(dict.fromkeys(queries))
+    place = [kinds.index(query) for query in queries]
+    ends = _count_transcripts(place, [kind.split for kind in kinds], law.cutoff, restart)
+    noise = law.noisy_threshold()
+    mine = [law.log_unanswered(kind.distance, noise.support) for kind in kinds]
+    theirs = [law.log_unanswered(kind.other_distance, noise.support) for kind in kinds]
+    exponents = np.array([key[0] for key in ends], dtype=np.float64)
+    ways = np.array([math.log(count) for count in ends.values()])
+    leaked = np.array([key[1] for key in ends])
+    probability = _weigh(exponents, ways, mine, noise.mass)
+    other = _weigh(exponents, ways, theirs, noise.mass)
+    apart = [np.concatenate([probability, np.zeros(leaked.sum())]), np.concatenate([np.where(leaked, 0, other), other[leaked]])]
+    return Outcomes(apart[0], apart[1], noise.outside)
+
+
+def _count_transcripts(
+    place: Sequence[int], split: Sequence[bool], cutoff: int, restart: bool
+) -> dict[tuple[tuple[int, ...], bool], int]:
+    """Return how many transcripts end with each ((unanswered, answered) per kind, leaked)."""
+    width = 2 * len(split)
+    ends: Counter[tuple[tuple[int, ...], bool]] = Counter()
+    alive: Counter[tuple[int, tuple[int, ...]]] = Counter({(0, (0,) * width): 1})
+    while alive:
+        following: Counter[tuple[int, tuple[int, ...]]] = Counter()
+        for (step, counts), ways in alive.items():
+            kind = place[step]
+            paid, free = _raised(counts, 2 * kind), _raised(counts, 2 * kind + 1)
+            if split[kind]:
+                ends[free, True] += ways
+            elif step + 1 == len(place):
+                ends[free, False] += ways
+            else:
+                following[step + 1, free] += ways
+            after = 0 if restart else step + 1
+            if sum(paid[::2]) == cutoff or after == len(place):
+                ends[paid, False] += ways
+            else:
+                following[after, paid] += ways
+        alive = following
+    return ends
+
+
+def _raised(counts: tuple[int, ...], place: int) -> tuple[int, ...]:
+    return (*counts[:place], counts[place] + 1, *counts[place + 1 :])
+
+
+def _weigh(exponents: Floats, ways: Floats, logs: list[tuple[Floats, Floats]], mass: Floats) -> Floats:
+    """Return sum_z mass(z) * ways * prod_kind p^unanswered (1-p)^answered for every row of `exponents`, in blocks."""
+    table = np.array([column for pair in logs for column in pair])
+    rows = max(1, 4_000_000 // len(mass))
+    blocks = [
+        np.exp(exponents[start : start + rows] @ table + ways[start : start + rows, None]) @ mass
+        for start in range(0, len(exponents), rows)
+    ]
+    return np.concatenate(blocks)
+
+
+def _by_runs(law: ThresholdLaw, queries: Sequence[QueryPair], restart: bool, width: float) -> Outcomes:
+    """Runs are independent: multiply the outcomes of one run by those of the next, from where the next one starts."""
+    alive = {0: Outcomes(np.ones(1), np.ones(1))}
+    ended: list[Outcomes] = []
+    for _ in range(law.cutoff):
+        following: dict[int, list[Outcomes]] = {}
+        for start, before in alive.items():
+            stops, rest = _run(law, queries[start:])
+            ended.append(_times(before, rest))
+            for offset, stop in enumerate(stops):
+                after = 0 if restart else start + offset + 1
+                following.setdefault(after, []).append(_times(before, stop))
+        alive = {after: _gathered(parts, width) for after, parts in following.items()}
+        if len(queries) in alive:
+            ended.append(alive.pop(len(queries)))
+    return _gathered([*ended, *alive.values()], width, missing=law.cutoff * law.noisy_threshold().outside)
+
+
+def _run(law: ThresholdLaw, queries: Sequence[QueryPair]) -> tuple[list[tuple[float, float]], Outcomes]:
+    """Return (P, P') of "unanswered first at query j" for each j, and the outcomes that end the session within this run."""
+    noise = law.noisy_threshold()
+    survive, other_survive = np.zeros(len(noise.mass)), np.zeros(len(noise.mass))
+    stops: list[tuple[float, float]] = []
+    for query in queries:
+        unanswered, answered = law.log_unanswered(query.distance, noise.support)
+        other_unanswered, other_answered = law.log_unanswered(query.other_distance, noise.support)
+        stops.append((noise.mass @ np.exp(survive + unanswered), noise.mass @ np.exp(other_survive + other_unanswered)))
+        survive, other_survive = survive + answered, other_survive + other_answered
+        if query.split:
+            leak = np.array([noise.mass @ np.exp(survive), 0.0])
+            other_leak = np.array([0.0, noise.mass @ np.exp(other_survive)])
+            return stops, Outcomes(leak, other_leak)
+    rest = [np.array([noise.mass @ np.exp(mass)]) for mass in (survive, other_survive)]
+    return stops, Outcomes(rest[0], rest[1])
+
+
+def _times(before: Outcomes, step: Outcomes | tuple[float, float]) -> Outcomes:
+    if isinstance(step, tuple):
+        return Outcomes(before.probability * step[0], before.other * step[1], width=before.width)
+    probability = np.outer(before.probability, step.probability).ravel()
+    return Outcomes(probability, np.outer(before.other, step.other).ravel(), width=before.width)
+
+
+def _gathered(parts: list[Outcomes], width: float, *, missing: float = 0.0) -> Outcomes:
+    whole = Outcomes(
+        np.concatenate([part.probability for part in parts]),
+        np.concatenate([part.other for part in parts]),
+        missing,
+        max(part.width for part in parts),
+    )
+    return whole.merged(width) if len(whole.probability) > 200_000 else whole

@@ -1,0 +1,106 @@
+"""What a mechanism can emit on two neighbours, and the divergence between the two.
+
+For the probabilities P(t), P'(t) of every transcript t the hockey-stick divergence is
+
+    H(epsilon) = sum over t of max(0, P(t) - e^epsilon P'(t)),
+
+and the mechanism is (epsilon, delta)-DP on this pair iff H(epsilon) <= delta in both directions. Transcripts with one ratio
+P/P' may be summed beforehand: that loses nothing. Summing transcripts whose ratios differ is post-processing, so it can only
+lower H; where it is done, the width of the bins is kept and H is bracketed from both sides.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from teacher_student.arguments import Floats
+
+ROUNDING = 1e-13
+"""Allowance for double-precision sums, added to every upper bound."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bracket:
+    """Two numbers between which the true one lies."""
+
+    lower: float
+    upper: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcomes:
+    """Atoms (n,) of the two output laws.
+
+    Attributes:
+        probability: (n,) mass of each atom under D.
+        other: (n,) mass of each atom under D'.
+        missing: bound on the mass of transcripts left out, under either.
+        width: the log-ratios inside an atom differ by at most this (0: all the same).
+    """
+
+    probability: Floats
+    other: Floats
+    missing: float = 0.0
+    width: float = 0.0
+
+    def reversed(self) -> Outcomes:
+        """Return the same pair seen from D'."""
+        return Outcomes(self.other, self.probability, self.missing, self.width)
+
+    def divergence(self, epsilon: float) -> Bracket:
+        """Return the hockey-stick divergence of D from D' at `epsilon`.
+
+        Within an atom of width h the ratios differ by at most h, so H(epsilon) lies between the atoms' own value at epsilon
+        and their value at epsilon - h.
+        """
+        upper = self._excess(epsilon - self.width) + self.missing + ROUNDING
+        return Bracket(max(0.0, self._excess(epsilon) - ROUNDING), upper)
+
+    def worst_divergence(self, epsilon: float) -> Bracket:
+        """Return the larger of the two directions."""
+        one, two = self.divergence(epsilon), self.reversed().divergence(epsilon)
+        return Bracket(max(one.lower, two.lower), max(one.upper, two.upper))
+
+    def epsilon(self, delta: float) -> float:
+        """Return a lower bound on the true epsilon at `delta`, both directions; `math.inf` if more than delta never closes."""
+        if self.worst_divergence(60.0).lower > delta:
+            return math.inf
+        low, high = 0.0, 60.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.worst_divergence(middle).lower > delta else (low, middle)
+        return low
+
+    def _excess(self, epsilon: float) -> float:
+        return float(np.maximum(self.probability - math.exp(epsilon) * self.other, 0.0).sum())
+
+    def merged(self, width: float) -> Outcomes:
+        """Return the outcomes with the atoms of one log-ratio bin of `width` summed; infinite losses keep their own atoms."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            loss = np.log(self.probability) - np.log(self.other)
+        index = np.where(np.isfinite(loss), np.floor(np.nan_to_num(loss, posinf=0, neginf=0) / width), 0)
+        index = np.where(np.isposinf(loss), np.inf, np.where(np.isneginf(loss), -np.inf, index))
+        kept = ~np.isnan(loss)
+        _, place = np.unique(index[kept], return_inverse=True)
+        sums = [np.bincount(place, weights=mass[kept]) for mass in (self.probability, self.other)]
+        return Outcomes(sums[0], sums[1], self.missing, self.width + width)
+
+
+def product(first: Outcomes, second: Outcomes) -> Outcomes:
+    """Return the outcomes of two independent runs, one after the other."""
+    probability = np.outer(first.probability, second.probability).ravel()
+    other = np.outer(first.other, second.other).ravel()
+    return Outcomes(probability, other, first.missing + second.missing, first.width + second.width)
+
+
+def compose(outcomes: Outcomes, times: int, *, width: float = 1e-4, largest: int = 200_000) -> Outcomes:
+    """Return the outcomes of `times` independent runs, merged whenever there are more than `largest` atoms."""
+    result = outcomes
+    for _ in range(times - 1):
+        result = product(result, outcomes)
+        if len(result.probability) > largest:
+            result = result.merged(width)
+    return result
