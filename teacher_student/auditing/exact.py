@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer
-from teacher_student.auditing.laws import BOTTOMS, QUERY_LAWS, THRESHOLD_LAWS, IntegerLaw, lookup
+from teacher_student.arguments import ArgumentError, Floats, Integers, choice, positive_integer
+from teacher_student.auditing.laws import BOTTOMS, QUERY_LAWS, THRESHOLD_LAWS, IntegerLaw
 from teacher_student.auditing.outcomes import Outcomes
 
 LOWEST = -1e4
@@ -67,8 +67,8 @@ class ThresholdLaw:
     reuse: bool = False
 
     def __post_init__(self) -> None:
-        lookup("threshold_noise", self.threshold_noise, THRESHOLD_LAWS)
-        lookup("query_noise", self.query_noise, BOTTOMS)
+        choice("threshold_noise", self.threshold_noise, THRESHOLD_LAWS)
+        choice("query_noise", self.query_noise, BOTTOMS)
         positive_integer("cutoff", self.cutoff)
         if self.threshold_scale <= 0 or self.query_scale <= 0:
             raise ArgumentError(f"scales must be above 0, got {self.threshold_scale} and {self.query_scale}")
@@ -84,7 +84,8 @@ class ThresholdLaw:
 
     def noisy_threshold(self) -> IntegerLaw:
         """Return the law of z, from which a reused query noise is already taken away."""
-        return _threshold_law(self.threshold_noise, self.threshold_scale, self.query_noise if self.reuse else "", self.query_scale)
+        reused = self.query_noise if self.reuse else ""
+        return _threshold_law(self.threshold_noise, self.threshold_scale, reused, self.query_scale)
 
     def log_unanswered(self, distance: int, noise: Integers) -> tuple[Floats, Floats]:
         """Return log P(unanswered | z) and log P(answered | z) for each z of `noise` (n,)."""
@@ -200,7 +201,8 @@ def _run(law: ThresholdLaw, queries: Sequence[QueryPair]) -> tuple[list[tuple[fl
     for query in queries:
         unanswered, answered = law.log_unanswered(query.distance, noise.support)
         other_unanswered, other_answered = law.log_unanswered(query.other_distance, noise.support)
-        stops.append((noise.mass @ np.exp(survive + unanswered), noise.mass @ np.exp(other_survive + other_unanswered)))
+        mine = float(noise.mass @ np.exp(survive + unanswered))
+        stops.append((mine, float(noise.mass @ np.exp(other_survive + other_unanswered))))
         survive, other_survive = survive + answered, other_survive + other_answered
         if query.split:
             leak = np.array([noise.mass @ np.exp(survive), 0.0])

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from teacher_student.arguments import ArgumentError, Floats, Integers
+from teacher_student.arguments import Floats, Integers
 
 TAIL = 1e-17
 """Mass that a window may leave out on both sides together."""
@@ -40,7 +40,7 @@ class IntegerLaw:
     def minus(self, other: IntegerLaw) -> IntegerLaw:
         """Return the law of X - Y for independent X (this law) and Y (`other`)."""
         last = other.first + len(other.mass) - 1
-        mass = np.convolve(self.mass, other.mass[::-1])
+        mass = np.asarray(np.convolve(self.mass, other.mass[::-1]), dtype=np.float64)
         return IntegerLaw(self.first - last, mass, self.outside + other.outside)
 
 
@@ -49,7 +49,7 @@ def discrete_laplace(scale: float) -> IntegerLaw:
     ratio = math.exp(-1 / scale)
     reach = math.ceil(-math.log(TAIL) * scale) + 1
     grid = np.arange(-reach, reach + 1)
-    mass = -math.expm1(-1 / scale) / (1 + ratio) * np.exp(-np.abs(grid) / scale)
+    mass: Floats = -math.expm1(-1 / scale) / (1 + ratio) * np.exp(-np.abs(grid) / scale)
     return IntegerLaw(-reach, mass, 2 * math.exp(-(reach + 1) / scale) / (1 + ratio))
 
 
@@ -101,10 +101,3 @@ BOTTOMS: dict[str, Callable[[Integers, float], Floats]] = {
     "two_geometrics": two_geometrics_bottom,
     "none": no_noise_bottom,
 }
-
-
-def lookup(name: str, kind: str, table: dict[str, Callable[..., object]]) -> Callable[..., object]:
-    """Return the law called `kind`, or refuse with the names that exist."""
-    if kind not in table:
-        raise ArgumentError(f"{name} must be one of {', '.join(sorted(table))}; got {kind!r}")
-    return table[kind]

@@ -85,7 +85,7 @@ class Outcomes:
         index = np.where(np.isposinf(loss), np.inf, np.where(np.isneginf(loss), -np.inf, index))
         kept = ~np.isnan(loss)
         _, place = np.unique(index[kept], return_inverse=True)
-        sums = [np.bincount(place, weights=mass[kept]) for mass in (self.probability, self.other)]
+        sums = [np.bincount(place, weights=mass[kept]).astype(np.float64) for mass in (self.probability, self.other)]
         return Outcomes(sums[0], sums[1], self.missing, self.width + width)
 
 

@@ -1,0 +1,167 @@
+"""Broken twins: each is one of the mechanisms with one known mistake. A checker that accepts one of them is worth nothing.
+
+| twin | mistake | where it comes from |
+|---|---|---|
+| sensitivity_two | distance = max(0, gap - 1), which one vote moves by 2 | printed in A_subSamp, line 5 |
+| one_payment_more | the loop goes on while c <= T: T + 1 payments | printed in A_sparseVec and A_OQR, line 2 |
+| threshold_redrawn | the threshold is drawn anew after a payment, although the accountant pays for one draw | a slip between calibrations |
+| noise_halved | both scales halved | factor 2 lost |
+| query_noise_reused | one query noise for the whole session | a constant seed, a cached draw |
+| threshold_scale_0.7, _1.3 | the threshold's noise drawn at a wrong scale | s for s^2, another sensitivity |
+| query_scale_0.7, _1.3 | the queries' noise drawn at a wrong scale | as above |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from teacher_student.arguments import Integers
+from teacher_student.auditing.exact import ThresholdLaw
+from teacher_student.auditing.pairs import Statistic, halved_distance, printed_distance
+from teacher_student.mechanisms import Mechanism, Noise, State, build_mechanism
+from teacher_student.privacy.parameters import Parameters, round_up
+
+
+def _honest(noise: Noise) -> Noise:
+    return noise
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """What an audit looks at: a mechanism that runs, and the guarantee that it claims.
+
+    Attributes:
+        name: for the table; "claimed" for the mechanism itself.
+        mechanism: what is run.
+        claimed: the parameters whose guarantee is claimed for it.
+        law: what it does, as laws alone, for the exact check; None where there is no such description.
+        statistic: what it makes of one query's counts.
+        tamper: what it does to the noise it is given.
+    """
+
+    name: str
+    mechanism: Mechanism
+    claimed: Any
+    law: ThresholdLaw | None = None
+    statistic: Statistic = halved_distance
+    tamper: Callable[[Noise], Noise] = _honest
+
+    def session(self, counts: Integers, noise: Noise) -> tuple[Integers, State]:
+        """Return the labels (m,) of one whole session over `counts` (m, C), and the state after it."""
+        source = self.tamper(noise)
+        return self.mechanism.answer(counts, self.mechanism.start(source), source)
+
+
+def claimed(parameters: Parameters) -> Subject:
+    """Return the mechanism as it is."""
+    law = ThresholdLaw.of(parameters) if hasattr(parameters, "threshold_noise") else None
+    return Subject("claimed", build_mechanism(parameters), parameters, law)
+
+
+class ReusedNoise(Noise):
+    """Draws once from one law at one scale and gives that value for ever; other draws stay fresh."""
+
+    def __init__(self, inner: Noise, law: str, scale: Fraction) -> None:
+        self._inner, self._reused = inner, (law, scale)
+        self._kept: int | None = None
+
+    def draw(self, law: str, scale: Fraction, size: int) -> Integers:
+        """Return `size` copies of the first draw of the law that is reused."""
+        if (law, scale) != self._reused:
+            return self._inner.draw(law, scale, size)
+        if self._kept is None:
+            self._kept = int(self._inner.draw(law, scale, 1)[0])
+        return np.full(size, self._kept, dtype=np.int64)
+
+    def discrete_laplace(self, scale: Fraction, size: int) -> Integers:
+        """See `draw`."""
+        return self.draw("discrete_laplace", scale, size)
+
+    def discrete_gaussian(self, scale: Fraction, size: int) -> Integers:
+        """See `draw`."""
+        return self.draw("discrete_gaussian", scale, size)
+
+    def two_geometrics(self, scale: Fraction, size: int) -> Integers:
+        """See `draw`."""
+        return self.draw("two_geometrics", scale, size)
+
+
+@dataclasses.dataclass(frozen=True)
+class _SensitivityTwo:
+    """Doubled counts: ceil(2 gap / 2) - 1 is the printed gap - 1."""
+
+    inner: Mechanism
+
+    @property
+    def parameters(self) -> Parameters:
+        return self.inner.parameters
+
+    def start(self, noise: Noise) -> State:
+        return self.inner.start(noise)
+
+    def answer(self, counts: Integers, state: State, noise: Noise) -> tuple[Integers, State]:
+        return self.inner.answer(2 * np.asarray(counts, dtype=np.int64), state, noise)
+
+    def halted(self, state: State) -> bool:
+        return self.inner.halted(state)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Redrawing(_SensitivityTwo):
+    """A new threshold after every payment."""
+
+    def answer(self, counts: Integers, state: State, noise: Noise) -> tuple[Integers, State]:
+        labels = []
+        for row in np.asarray(counts, dtype=np.int64):
+            label, after = self.inner.answer(row[None, :], state, noise)
+            if after.paid > state.paid:
+                after = dataclasses.replace(after, noisy_threshold=self.inner.start(noise).noisy_threshold)
+            labels.append(label)
+            state = after
+        return np.concatenate(labels), state
+
+
+def threshold_twins(parameters: Any) -> list[Subject]:
+    """Return the broken twins of the threshold mechanism with these parameters, each claiming their guarantee."""
+    true = claimed(parameters)
+    assert true.law is not None
+    twins = [
+        dataclasses.replace(
+            true, name="sensitivity_two", mechanism=_SensitivityTwo(true.mechanism), statistic=printed_distance
+        ),
+        _altered(true, "one_payment_more", cutoff=parameters.cutoff + 1),
+        _altered(true, "noise_halved", threshold_scale=0.5, query_scale=0.5),
+        *(_altered(true, f"threshold_scale_{factor}", threshold_scale=factor) for factor in (0.7, 1.3)),
+        *(_altered(true, f"query_scale_{factor}", query_scale=factor) for factor in (0.7, 1.3)),
+    ]
+    if parameters.redraw:
+        return twins
+    reused = dataclasses.replace(
+        true,
+        name="query_noise_reused",
+        law=dataclasses.replace(true.law, reuse=True),
+        tamper=lambda noise: ReusedNoise(noise, parameters.query_noise, parameters.query_scale),
+    )
+    redrawn = dataclasses.replace(
+        true,
+        name="threshold_redrawn",
+        mechanism=_Redrawing(true.mechanism),
+        law=dataclasses.replace(true.law, redraw=True),
+    )
+    return [*twins, reused, redrawn]
+
+
+def _altered(true: Subject, name: str, *, cutoff: int | None = None, **factors: float) -> Subject:
+    """Return a twin whose mechanism runs on other parameters than it claims; scales stay on the grid."""
+    changed: dict[str, Any] = {
+        field: round_up(getattr(true.claimed, field) * Fraction(factor)) for field, factor in factors.items()
+    }
+    if cutoff is not None:
+        changed["cutoff"] = cutoff
+    actual = dataclasses.replace(true.claimed, **changed)
+    return dataclasses.replace(true, name=name, mechanism=build_mechanism(actual), law=ThresholdLaw.of(actual))
