@@ -5,21 +5,52 @@
 | `PrivateDataset` | private records, public points, evaluation set, and who is protected |
 | `assign_shards`, `make_shards`, `shard_dataset`, `Shards`, `ShardManifest` | which teacher sees which record |
 | `load_adult` | UCI Adult, embedded in the package |
+| `load_table`, `load_image_folder`, `from_torch` | your own data |
+| `load_torchvision`, `load_digits`, `load_mnist5000` | published images |
+| `gaussian_blobs`, `thresholds`, `halfspaces`, `low_label_noise` | generated data |
+| `load` | any of them by name, with an optional label-private mode |
+
+torch, torchvision, scikit-learn and Pillow are imported by the functions that need them.
 """
 
 from __future__ import annotations
 
 from teacher_student.data.adult import load_adult
 from teacher_student.data.dataset import NEIGHBOURS, PrivateDataset
+from teacher_student.data.image_folder import load_image_folder
+from teacher_student.data.registry import DATASETS, load
 from teacher_student.data.shards import ShardManifest, Shards, assign_shards, make_shards, shard_dataset
+from teacher_student.data.synthetic import (
+    gaussian_blobs,
+    halfspaces,
+    low_label_noise,
+    low_label_noise_probability,
+    thresholds,
+)
+from teacher_student.data.tabular import load_table
+from teacher_student.data.torch_datasets import from_torch
+from teacher_student.data.vision import load_digits, load_mnist5000, load_torchvision
 
 __all__ = [
+    "DATASETS",
     "NEIGHBOURS",
     "PrivateDataset",
     "ShardManifest",
     "Shards",
     "assign_shards",
+    "from_torch",
+    "gaussian_blobs",
+    "halfspaces",
+    "load",
     "load_adult",
+    "load_digits",
+    "load_image_folder",
+    "load_mnist5000",
+    "load_table",
+    "load_torchvision",
+    "low_label_noise",
+    "low_label_noise_probability",
     "make_shards",
     "shard_dataset",
+    "thresholds",
 ]

@@ -64,7 +64,7 @@ CATEGORIES: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
-# Public constants: round numbers above any value a person can have; 10^5 is the cap of the capital columns, 10^6 of the weight.
+# Public constants, none of them a statistic of the records: 10^5 is where the capital columns are cut off.
 _DIVISORS = {"age": 100.0, "education-num": 16.0, "hours-per-week": 100.0}
 _LOGARITHMS = {"capital-gain": math.log(1e5), "capital-loss": math.log(1e5), "fnlwgt": math.log(1e6)}
 

@@ -44,6 +44,8 @@ class PrivateDataset:
         neighbours: "add_remove" (the default when there are ids or users), "replace_one" (the default, and the only choice,
             without) or "label_only".
         evaluation_public: False if figures computed on the evaluation set must stay private.
+        ids_name_labels: True if another label would give a record another id (a path below a class folder). A changed label then
+            moves two shards, so only `add_remove` is possible.
     """
 
     name: str
@@ -59,6 +61,7 @@ class PrivateDataset:
     private_users: npt.NDArray[np.generic] | None = None
     neighbours: str = ""
     evaluation_public: bool = True
+    ids_name_labels: bool = False
 
     def __post_init__(self) -> None:
         """Bring every field into its canonical type, or refuse it."""
@@ -108,6 +111,11 @@ class PrivateDataset:
             raise ArgumentError(
                 "neighbours must be replace_one for records without ids, got 'add_remove'; removing a record moves all later "
                 "positions, so name a column with an id stored beside each record"
+            )
+        if self.neighbours != "add_remove" and self.ids_name_labels:
+            raise ArgumentError(
+                f"neighbours must be add_remove for ids that contain the label, got {self.neighbours!r}; a changed label would "
+                "change the id and move two shards, so give ids without it"
             )
 
     @property

@@ -51,7 +51,11 @@ def assign_shards(ids: object, num_shards: int, key: bytes) -> npt.NDArray[np.in
     array([591, 675, 497])
     """
     shards = positive_integer("num_shards", num_shards, maximum=_LARGEST_NUM_SHARDS)
-    return (_digests(ids, key)[:, 0] % np.uint64(shards)).astype(np.int64)
+    return _shard_of(_digests(ids, key), shards)
+
+
+def _shard_of(digests: npt.NDArray[np.uint64], num_shards: int) -> npt.NDArray[np.int64]:
+    return (digests[:, 0] % np.uint64(num_shards)).astype(np.int64)
 
 
 def _digests(ids: object, key: bytes) -> npt.NDArray[np.uint64]:
@@ -101,7 +105,7 @@ def make_shards(ids: object, num_shards: int, key: bytes) -> Shards:
     digests = _digests(ids, key)
     if shards > len(digests):
         raise ArgumentError(f"num_shards must be at most the number of records, got {shards} for {len(digests)} records")
-    assignment = (digests[:, 0] % np.uint64(shards)).astype(np.int64)
+    assignment = _shard_of(digests, shards)
     order = np.lexsort((digests[:, 1], assignment)).astype(np.int64)  # stable: the records of one user keep their order
     sizes = np.bincount(assignment, minlength=shards)
     return Shards(order, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
@@ -163,7 +167,8 @@ class ShardManifest:
             ArgumentError: a record that is missing, doubled or in a foreign shard, or ids that are not those of the manifest.
         """
         key = bytes.fromhex(self.key)
-        assignment = assign_shards(ids, self.num_shards, key)
+        digests = _digests(ids, key)
+        assignment = _shard_of(digests, positive_integer("num_shards", self.num_shards))
         offsets_fit = (
             len(shards.offsets) == self.num_shards + 1
             and shards.offsets[0] == 0
@@ -177,12 +182,25 @@ class ShardManifest:
         placed = np.repeat(np.arange(self.num_shards), np.diff(shards.offsets))
         if not np.array_equal(assignment[shards.order], placed):
             raise ArgumentError("shards must follow the keyed hash of the ids, got a record in a foreign shard")
-        if _fingerprint(ids, self.num_shards, key) != self.fingerprint:
+        if _fingerprint(digests, self.num_shards, key) != self.fingerprint:
             raise ArgumentError("records must be those the shards were made for, got other ids; start a new run for changed data")
 
+    def remake(self, dataset: PrivateDataset) -> Shards:
+        """Make the shards of a resumed run again, and verify them.
 
-def _fingerprint(ids: object, num_shards: int, key: bytes) -> str:
-    digests = _digests(ids, key)
+        Raises:
+            ArgumentError: other records, another protected unit or another neighbouring relation than the manifest's.
+        """
+        for field in ("unit", "neighbours"):
+            recorded, now = getattr(self, field), getattr(dataset, field)
+            if recorded != now:
+                raise ArgumentError(f"{field} must be {recorded} as in the run's shard manifest, got {now}; start a new run")
+        shards = make_shards(dataset.sharding_ids, self.num_shards, bytes.fromhex(self.key))
+        self.verify(shards, dataset.sharding_ids)
+        return shards
+
+
+def _fingerprint(digests: npt.NDArray[np.uint64], num_shards: int, key: bytes) -> str:
     ordered = digests[np.lexsort((digests[:, 1], digests[:, 0]))].astype("<u8")
     return hashlib.blake2b(ordered.tobytes(), digest_size=16, key=key, salt=num_shards.to_bytes(8, "little")).hexdigest()
 
@@ -198,6 +216,8 @@ def shard_dataset(dataset: PrivateDataset, num_shards: int, key: bytes | None = 
     key = secrets.token_bytes(KEY_BYTES) if key is None else key
     ids = dataset.sharding_ids
     shards = make_shards(ids, num_shards, key)
-    manifest = ShardManifest(shards.num_shards, key.hex(), _fingerprint(ids, num_shards, key), dataset.unit, dataset.neighbours)
+    manifest = ShardManifest(
+        shards.num_shards, key.hex(), _fingerprint(_digests(ids, key), num_shards, key), dataset.unit, dataset.neighbours
+    )
     manifest.verify(shards, ids)
     return shards, manifest

@@ -1,0 +1,119 @@
+"""A public encoding of table columns: numbers to [0, 1], categories to indicator columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.arguments import ArgumentError, finite_number
+from teacher_student.data.table_files import Columns, column
+
+MOST_CATEGORIES = 100  # a public column of text with more values is an identifier or prose, not a category
+
+
+@dataclass(frozen=True)
+class TableEncoding:
+    """Ranges and category lists. Every record is encoded from its own cells alone.
+
+    Attributes:
+        ranges: numeric columns with their public (low, high).
+        categories: categorical columns with their public values; a value that is not listed is all zeros.
+    """
+
+    ranges: dict[str, tuple[float, float]]
+    categories: dict[str, tuple[str, ...]]
+
+    @classmethod
+    def declared(cls, ranges: Mapping[str, Sequence[float]], categories: Mapping[str, Sequence[object]]) -> TableEncoding:
+        """Check what the config says.
+
+        Raises:
+            ArgumentError: a range that is not low < high, an empty or repeating list, a column in both, no column at all.
+        """
+        both = set(ranges) & set(categories)
+        if both:
+            raise ArgumentError(f"ranges and categories must name different columns, got {', '.join(sorted(both))} in both")
+        if not ranges and not categories:
+            raise ArgumentError("ranges and categories must name at least one feature column, got none")
+        numbers = {str(name): _range(str(name), bounds) for name, bounds in ranges.items()}
+        return cls(numbers, {str(name): _category_list(str(name), values) for name, values in categories.items()})
+
+    @classmethod
+    def from_public(cls, table: Columns, excluded: Sequence[str]) -> TableEncoding:
+        """Read ranges and category lists off a public table; columns with a single value are left out.
+
+        Args:
+            table: public.
+            excluded: label, id and user columns.
+
+        Raises:
+            ArgumentError: a text column with more than 100 values, or no usable column.
+        """
+        ranges: dict[str, tuple[float, float]] = {}
+        categories: dict[str, tuple[str, ...]] = {}
+        for name, cells in table.items():
+            present = [cell for cell in cells if cell is not None and cell != ""]
+            if name in excluded or len({str(cell) for cell in present}) < 2:
+                continue
+            numbers = [_number(cell) for cell in present]
+            if all(math.isfinite(number) for number in numbers):
+                ranges[name] = (min(numbers), max(numbers))
+                continue
+            values = sorted({str(cell) for cell in present})
+            if len(values) > MOST_CATEGORIES:
+                raise ArgumentError(
+                    f"categories must be declared for {name!r}, got {len(values)} values in the public table; "
+                    "list the features in ranges and categories, without it if it is none"
+                )
+            categories[name] = tuple(values)
+        return cls.declared(ranges, categories)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """(d,) names: the numeric columns, then `column=value`."""
+        indicators = (f"{name}={value}" for name, values in self.categories.items() for value in values)
+        return (*self.ranges, *indicators)
+
+    def encode(self, argument: str, table: Columns) -> npt.NDArray[np.float32]:
+        """Return (n, d) float32 in [0, 1], never NaN; `argument` names the table in messages."""
+        encoded: list[npt.NDArray[np.generic]] = []
+        for name, (low, high) in self.ranges.items():
+            numbers = np.array([_number(cell) for cell in column(argument, table, name)])
+            with np.errstate(over="ignore", invalid="ignore"):  # one private number must not show as a warning
+                scaled = np.clip((numbers - low) / (high - low), 0.0, 1.0)
+            encoded.append(np.where(np.isnan(scaled), 0.5, scaled))
+        for name, values in self.categories.items():
+            position = {value: index for index, value in enumerate(values)}
+            codes = np.array([position.get(str(cell), -1) for cell in column(argument, table, name)])
+            encoded.extend(codes == index for index in range(len(values)))
+        return np.stack(encoded, axis=1).astype(np.float32)
+
+
+def _number(cell: object) -> float:
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _range(name: str, bounds: Sequence[float]) -> tuple[float, float]:
+    try:
+        low, high = (finite_number(f"ranges of {name}", bound) for bound in bounds)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"ranges of {name} must be two numbers [low, high], got {bounds!r}") from error
+    if low >= high:
+        raise ArgumentError(f"ranges of {name} must be [low, high] with low < high, got {bounds!r}")
+    return low, high
+
+
+def _category_list(name: str, values: Sequence[object]) -> tuple[str, ...]:
+    if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+        raise ArgumentError(f"categories of {name} must be a list of values, got {values!r}")
+    listed = tuple(str(value) for value in values)
+    if len(set(listed)) != len(listed):
+        raise ArgumentError(f"categories of {name} must be distinct, got {', '.join(listed)}")
+    return listed
