@@ -54,7 +54,7 @@ def load(name: str, *, label_private: int | None = None, label_private_seed: int
     except TypeError as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
             raise  # from inside the function: a fault of ours, not of the options
-        raise ArgumentError(f"data options must be those of {name}, got {', '.join(options)}: {error}") from error
+        raise ArgumentError(f"data options must be those of {name}, got {', '.join(options) or 'none'}: {error}") from error
     if label_private is None:
         return dataset
     rows, _ = public_split(len(dataset.private_features), label_private, label_private_seed)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from teacher_student.arguments import ArgumentError
+from teacher_student.data import PrivateDataset
+
+
+def fields(**changes):
+    valid = {
+        "name": "small",
+        "num_classes": 2,
+        "class_names": ("no", "yes"),
+        "private_features": np.ones((4, 3)),
+        "private_labels": [0, 1, 1, 0],
+        "private_ids": ["a", "b", "c", "d"],
+        "public_features": np.ones((2, 3)),
+        "evaluation_features": np.ones((2, 3)),
+        "evaluation_labels": [1, 0],
+        "feature_names": ["x", "y", "z"],
+    }
+    return valid | changes
+
+
+def test_fields_come_in_their_canonical_types():
+    data = PrivateDataset(**fields(class_names=["no", "yes"], private_labels=np.array([0, 1, 1, 0], dtype=np.int8)))
+    assert data.private_features.dtype == data.public_features.dtype == data.evaluation_features.dtype == np.float32
+    assert data.private_labels.dtype == data.evaluation_labels.dtype == np.int64
+    assert data.class_names == ("no", "yes")
+    assert data.private_ids.tolist() == ["a", "b", "c", "d"]
+    assert (data.neighbours, data.unit) == ("add_remove", "record")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        data.name = "other"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_classes": 0}, "num_classes must be a positive integer, got 0"),
+        ({"class_names": ("no",)}, "class_names must have 2 entries, got 1"),
+        ({"class_names": ("no", "no")}, "class_names must be distinct"),
+        ({"private_features": np.ones(4)}, "private_features must have at least two dimensions"),
+        ({"private_features": np.ones((0, 3))}, "private_features must have at least two dimensions and one row"),
+        ({"private_features": [[1], [1, 2]]}, "private_features must be a table whose rows have one shape"),
+        ({"private_features": [["a", "b", "c"]] * 4}, "private_features must hold numbers"),
+        ({"private_labels": [0, 1, 1]}, r"private_labels must have one entry per record \(4\), got shape \(3,\)"),
+        ({"private_labels": [0.0, 1.0, 1.0, 0.0]}, "private_labels must hold class indices"),
+        ({"private_labels": [0, 1, 2, 0]}, "private_labels must lie between 0 and 1, got 2"),
+        ({"private_labels": [0, 1, -1, 0]}, "private_labels must lie between 0 and 1, got -1"),
+        ({"private_ids": [1, 2, 3]}, r"private_ids must have one entry per record \(4\), got 3"),
+        ({"private_ids": [1, 2, 3, 2]}, "private_ids must not repeat, got 2 twice"),
+        ({"private_ids": [1.0, 2.0, 3.0, 4.0]}, "private_ids must hold integers or strings, got 1.0"),
+        ({"private_users": [1, 2, 3]}, "private_users must have one entry per record"),
+        ({"private_users": [1, 2, 3, None]}, "private_users must hold integers or strings, got None"),
+        ({"public_features": np.ones((2, 4))}, "public_features must have rows of shape"),
+        ({"public_features": np.ones((0, 3))}, "public_features must have at least two dimensions and one row"),
+        ({"public_features": [[0, 0, 0], [0, np.nan, 0]]}, "public_features must be finite, got NaN or infinity in row 1"),
+        ({"evaluation_features": np.full((2, 3), np.inf)}, "evaluation_features must be finite"),
+        ({"evaluation_labels": None}, "evaluation_features and evaluation_labels must be given together"),
+        ({"evaluation_features": None}, "evaluation_features and evaluation_labels must be given together"),
+        ({"evaluation_labels": [0, 2]}, "evaluation_labels must lie between 0 and 1, got 2"),
+        ({"feature_names": ["x"]}, "feature_names must have 3 entries, got 1"),
+        ({"neighbours": "swap"}, "neighbours must be one of add_remove, label_only, replace_one; got 'swap'"),
+        ({"private_ids": None, "neighbours": "add_remove"}, "neighbours must be replace_one for records without ids"),
+        ({"ids_name_labels": True, "neighbours": "label_only"}, "neighbours must be add_remove for ids that contain the label"),
+    ],
+)
+def test_bad_fields_get_one_clear_line(changes, message):
+    with pytest.raises(ArgumentError, match=message) as caught:
+        PrivateDataset(**fields(**changes))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
+def test_no_private_number_stops_the_run_or_shows_in_a_warning(value):
+    """Warnings are errors in this suite, so a cast that complains about one record would fail here."""
+    features = np.ones((4, 3))
+    features[2, 1] = value
+    data = PrivateDataset(**fields(private_features=features))
+    assert not np.isfinite(data.private_features[2, 1])
+    assert np.isfinite(data.private_features).sum() == 11
+
+
+def test_ids_keep_what_numpy_text_would_drop():
+    data = PrivateDataset(**fields(private_ids=["a", "a\0", 1, "1"]))
+    assert data.private_ids.tolist() == ["a", "a\0", 1, "1"]
+    assert PrivateDataset(**fields(private_ids=[1, 2, 3, 2**80])).private_ids.tolist()[3] == 2**80
+
+
+def test_without_ids_a_table_is_replace_one():
+    data = PrivateDataset(**fields(private_ids=None))
+    assert data.neighbours == "replace_one"
+    assert data.sharding_ids.tolist() == [0, 1, 2, 3]
+
+
+def test_users_shard_before_records():
+    data = PrivateDataset(**fields(private_users=[5, 5, 6, 6]))
+    assert data.sharding_ids.tolist() == [5, 5, 6, 6]
+    assert (data.neighbours, data.unit) == ("add_remove", "user")
+    assert PrivateDataset(**fields(private_ids=None, private_users=[5, 5, 6, 6])).neighbours == "add_remove"
+
+
+def test_images_need_no_names_and_refuse_them():
+    images = {"private_features": np.ones((4, 1, 2, 2)), "public_features": np.ones((2, 1, 2, 2)), "evaluation_features": None}
+    data = PrivateDataset(**fields(**images, evaluation_labels=None, feature_names=None))
+    assert data.private_features.shape == (4, 1, 2, 2)
+    with pytest.raises(ArgumentError, match="feature_names must be None"):
+        PrivateDataset(**fields(**images, evaluation_labels=None))
+
+
+def test_label_private_queries_are_training_features():
+    features = np.arange(12).reshape(4, 3)
+    data = PrivateDataset(**fields(private_features=features)).label_private(np.array([2, 0]))
+    assert data.public_features.tolist() == [[6, 7, 8], [0, 1, 2]]
+    assert data.neighbours == "label_only"
+    assert len(data.private_features) == 4
+    for rows in ([4], [-1], [], [0.5], [[1]]):
+        with pytest.raises(ArgumentError, match="public_rows must"):
+            data.label_private(np.array(rows))
+    with pytest.raises(ArgumentError, match="label"):
+        PrivateDataset(**fields(ids_name_labels=True)).label_private(np.array([0]))
+
+
+def test_the_room_imports_no_torch():
+    heavy = "{'torch', 'torchvision', 'sklearn', 'PIL', 'scipy'}"
+    code = f"import sys, teacher_student.data; print(sorted({heavy} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
