@@ -5,10 +5,12 @@ nothing in this room sees a record, a vote or a gap.
 """
 
 from teacher_student.student.module import Student, StudentSettings, fit_student, predict_probabilities
+from teacher_student.student.standardize import Standardized
 from teacher_student.student.targets import UNANSWERED, Targets, targets_from_labels, targets_from_scores
 
 __all__ = [
     "UNANSWERED",
+    "Standardized",
     "Student",
     "StudentSettings",
     "Targets",

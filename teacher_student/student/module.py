@@ -30,6 +30,8 @@ class StudentSettings:
         batch_size: points per step.
         learning_rate: peak rate of AdamW under a one-cycle cosine schedule.
         weight_decay: decoupled weight decay.
+        prior_precision: precision of a Gaussian prior on the weights (not the biases): the loss gains this times half the
+            squared weights, divided by the number of targets. The right strength then does not depend on how many were answered.
         label_smoothing: probability mass that is spread over all classes.
         average_decay: decay of the running average of the weights that is kept in the end; 0 keeps the last weights.
         pseudo_weight: weight of the pseudo-label loss on unlabeled points; 0 learns from labeled points only.
@@ -41,6 +43,7 @@ class StudentSettings:
     batch_size: int = 256
     learning_rate: float = 1e-3
     weight_decay: float = 1e-2
+    prior_precision: float = 0.0
     label_smoothing: float = 0.0
     average_decay: float = 0.0
     pseudo_weight: float = 0.0
@@ -51,7 +54,7 @@ class StudentSettings:
         positive_integer("student.epochs", self.epochs)
         positive_integer("student.batch_size", self.batch_size)
         positive_number("student.learning_rate", self.learning_rate)
-        for name in ("weight_decay", "pseudo_weight"):
+        for name in ("weight_decay", "prior_precision", "pseudo_weight"):
             if finite_number(f"student.{name}", getattr(self, name)) < 0:
                 positive_number(f"student.{name}", getattr(self, name))
         for name in ("label_smoothing", "average_decay", "pseudo_confidence"):
@@ -65,13 +68,16 @@ class Student(L.LightningModule):
         network: maps (batch, *features) to (batch, num_classes) logits.
         settings: how it learns.
         total_steps: optimiser steps of the whole fit, for the schedule.
+        num_targets: points with a target, for the prior.
     """
 
-    def __init__(self, network: nn.Module, settings: StudentSettings, total_steps: int) -> None:
+    def __init__(self, network: nn.Module, settings: StudentSettings, total_steps: int, num_targets: int) -> None:
         super().__init__()
         self.network = network
         self.settings = settings
         self.total_steps = total_steps
+        self.num_targets = num_targets
+        self.losses: list[float] = []
         keep = settings.average_decay > 0
         self.average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(settings.average_decay)) if keep else None
 
@@ -88,8 +94,17 @@ class Student(L.LightningModule):
         if self.settings.pseudo_weight > 0:
             confidence = self.settings.pseudo_confidence
             loss = loss + self.settings.pseudo_weight * pseudo_label_loss(logits, unlabeled, confidence)
+        if self.settings.prior_precision > 0:
+            loss = loss + self.settings.prior_precision / (2 * self.num_targets) * self._squared_weights()
         self.log("student/loss", loss, on_step=False, on_epoch=True, batch_size=len(features))
         return loss
+
+    def _squared_weights(self) -> Tensor:
+        return torch.stack([weight.square().sum() for weight in self.network.parameters() if weight.ndim > 1]).sum()
+
+    def on_train_epoch_end(self) -> None:
+        """Remember the epoch's loss for the report."""
+        self.losses.append(float(self.trainer.callback_metrics["student/loss"]))
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Take the new weights into the running average."""
@@ -138,7 +153,8 @@ def fit_student(
         torch.manual_seed(seed)
         sampler = BatchSampler(RandomSampler(dataset), settings.batch_size, drop_last=False)
         loader = DataLoader(dataset, sampler=sampler, batch_size=None)
-        student = Student(network(), settings, total_steps=settings.epochs * len(sampler))
+        num_targets = int((targets.weights > 0).sum())
+        student = Student(network(), settings, total_steps=settings.epochs * len(sampler), num_targets=num_targets)
         trainer = L.Trainer(max_epochs=settings.epochs, **_quiet(trainer_options))
         trainer.fit(student, loader)
     return student.eval()
