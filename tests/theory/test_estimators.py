@@ -128,14 +128,13 @@ def test_stability_of_descent_is_below_its_bound_with_its_exponent(decaying, exp
 
 
 def test_theorem_sgd_one_fixed_order_is_as_stable_as_a_random_one():
-    steps, results = np.full(40, 0.5), []
-    for learner in (sgd_learner(steps, 0.2), permuted_sgd_learner(steps, 0.2)):
-        results.append(
-            on_average_stability(
-                learner, in_a_ball, QUERY, num_examples=40, num_pairs=4000, generator=np.random.default_rng(3), confidence=0.999
-            )
+    steps = np.full(40, 0.5)
+    fixed, permuted = (
+        on_average_stability(
+            learner, in_a_ball, QUERY, num_examples=40, num_pairs=4000, generator=np.random.default_rng(3), confidence=0.999
         )
-    fixed, permuted = results
+        for learner in (sgd_learner(steps, 0.2), permuted_sgd_learner(steps, 0.2))
+    )
     assert fixed.lower[0] <= permuted.upper[0]
     assert permuted.lower[0] <= fixed.upper[0]
 

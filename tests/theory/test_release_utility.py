@@ -22,7 +22,7 @@ RUNS = 4000
 
 
 def share_answered(margin: float, scale: float, num_queries: int, cutoff: int, generator: np.random.Generator) -> float:
-    """Share of sessions that answer all `num_queries` queries at `margin` above the threshold, T - 1 others abstaining in between.
+    """Share of sessions that answer all queries at `margin` above the threshold, T - 1 others abstaining in between.
 
     The other queries end a run each: the session then draws `cutoff` thresholds, one for each run of stable queries.
     """
