@@ -22,8 +22,9 @@ from importlib import resources
 import numpy as np
 import numpy.typing as npt
 
+from teacher_student.arguments import choice
 from teacher_student.data.dataset import PrivateDataset
-from teacher_student.data.splits import PublicProjection, public_split
+from teacher_student.data.splits import PublicProjection, deviations, public_split
 
 TABLE = "adult.npy.xz"
 NUM_PRIVATE, NUM_TEST = 32_561, 16_281
@@ -66,6 +67,7 @@ CATEGORIES: dict[str, tuple[str, ...]] = {
 
 # Public constants, none of them a statistic of the records: 10^5 is where the capital columns are cut off.
 _DIVISORS = {"age": 100.0, "education-num": 16.0, "hours-per-week": 100.0}
+_SQUARED = ("age", "education-num", "hours-per-week", "capital-gain", "capital-loss")
 _LOGARITHMS = {"capital-gain": math.log(1e5), "capital-loss": math.log(1e5), "fnlwgt": math.log(1e6)}
 
 Table = npt.NDArray[np.int32]
@@ -101,11 +103,12 @@ def load_adult(
     *,
     pool: int = 10_000,
     components: int | None = None,
-    whiten: bool = True,
-    scale: bool = False,
-    curves: bool = False,
+    whiten: float = 1.0,
+    scale: float | None = None,
+    curves: str = "none",
     education: bool = True,
     weight: bool = False,
+    student_columns: bool = False,
 ) -> PrivateDataset:
     """Return Adult as private records, public pool and evaluation set.
 
@@ -113,11 +116,14 @@ def load_adult(
         split_seed: public seed of the split of the test records; None takes them in the order of the file.
         pool: public points to label; the other test records are for evaluation.
         components: number of principal components of the pool to project on, or None for the plain columns.
-        whiten: with components: variance 1 for each of them on the pool.
-        scale: with components: divide each column by its public deviation first.
-        curves: add fixed functions of single columns (squares of age and hours, steps of the capital columns).
+        whiten: with components: 1 for variance 1 on the pool for each of them, 0 for their natural ratios, or between.
+        scale: with components: divide each column by sqrt(its variance on the pool + scale) first, for example 0.001.
+        curves: fixed functions of single columns to add for learners that are linear in their features: "none", "squares" (of the
+            five numbers, and whether there is any capital gain or loss), or "bins" (these and tenths of age and hours).
         education: keep the sixteen education columns beside education-num.
         weight: keep the census weight (fnlwgt), which says little about the person.
+        student_columns: with components: the student sees all columns, each standardised on the pool, and only the teachers, who
+            have few records each, see the components.
 
     Returns:
         Features (n, d) float32; d = 104 for the plain columns (five numbers, 99 categories).
@@ -131,6 +137,7 @@ def load_adult(
     test = table[:, 0] == 1
     public, evaluation = public_split(NUM_TEST, pool, split_seed)
     private_features, test_features, test_labels = features[~test], features[test], labels[test]
+    student = _standardise(test_features, public) if student_columns and components is not None else None
     if components is not None:
         projection = PublicProjection.fit(test_features[public], components, whiten=whiten, scale=scale)
         private_features, test_features = projection.apply(private_features), projection.apply(test_features)
@@ -146,11 +153,20 @@ def load_adult(
         evaluation_features=test_features[evaluation],
         evaluation_labels=test_labels[evaluation],
         feature_names=names,
+        student_public_features=None if student is None else student[public],
+        student_evaluation_features=None if student is None else student[evaluation],
     )
 
 
+def _standardise(test_features: npt.NDArray[np.float32], public: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    """Centre and scale each column by the public pool; the floor of 0.01 keeps rare categories small."""
+    pool = test_features[public]
+    standardised = (test_features - pool.mean(axis=0, dtype=np.float64)) / deviations(pool, 0.01)
+    return standardised.astype(np.float32)
+
+
 def encode(
-    table: Table, *, curves: bool = False, education: bool = True, weight: bool = False
+    table: Table, *, curves: str = "none", education: bool = True, weight: bool = False
 ) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
     """Encode rows of the table, each by itself: (n, d) float32 and the d names."""
     columns: Columns = {}
@@ -165,8 +181,8 @@ def encode(
             columns[name] = codes / _DIVISORS[name]
         else:
             columns[name] = _logarithm(codes) / _LOGARITHMS[name]
-    if curves:
-        columns |= _curves(columns)
+    if choice("curves", curves, ("none", "squares", "bins")) != "none":
+        columns |= _curves(columns, bins=curves == "bins")
     return np.stack(list(columns.values()), axis=1).astype(np.float32), tuple(columns)
 
 
@@ -175,15 +191,13 @@ def _logarithm(values: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
     return np.array([math.log1p(value) for value in values.tolist()])
 
 
-def _curves(columns: Columns) -> Columns:
-    """Fixed public functions of single columns, for learners that are linear in their features."""
-    age, hours = columns["age"], columns["hours-per-week"]
-    gain, loss = columns["capital-gain"], columns["capital-loss"]
-    return {
-        "age curve": 4 * (age - 0.4) * (age - 0.4),
-        "hours curve": 4 * (hours - 0.4) * (hours - 0.4),
-        "gain curve": gain * gain * gain,
-        "large gain": (gain > 0.74).astype(np.float64),  # above about 5,000 dollars
-        "any gain": (gain > 0).astype(np.float64),
-        "any loss": (loss > 0).astype(np.float64),
-    }
+def _curves(columns: Columns, *, bins: bool) -> Columns:
+    """Fixed public functions of single columns. Products and comparisons are exact per number, wherever it stands."""
+    added = {f"{name} squared": columns[name] * columns[name] for name in _SQUARED}
+    for name in ("capital-gain", "capital-loss"):
+        added[f"any {name}"] = (columns[name] > 0).astype(np.float64)
+    if bins:
+        for name in ("age", "hours-per-week"):
+            for low in range(10):
+                added[f"{name} from {10 * low}"] = (np.floor(columns[name] * 10) == low).astype(np.float64)
+    return added

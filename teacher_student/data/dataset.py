@@ -46,6 +46,9 @@ class PrivateDataset:
         evaluation_public: False if figures computed on the evaluation set must stay private.
         ids_name_labels: True if another label would give a record another id (a path below a class folder). A changed label then
             moves two shards, so only `add_remove` is possible.
+        student_public_features: (m, ...) float32, what the student sees of the public points; by default `public_features`. Being
+            public, they may be richer than what small teachers can learn from.
+        student_evaluation_features: (e, ...) float32, likewise; by default `evaluation_features`.
     """
 
     name: str
@@ -62,6 +65,8 @@ class PrivateDataset:
     neighbours: str = ""
     evaluation_public: bool = True
     ids_name_labels: bool = False
+    student_public_features: Features | None = None
+    student_evaluation_features: Features | None = None
 
     def __post_init__(self) -> None:
         """Bring every field into its canonical type, or refuse it."""
@@ -69,6 +74,7 @@ class PrivateDataset:
         self._set("class_names", _names("class_names", self.class_names, self.num_classes))
         self._check_private()
         self._check_public()
+        self._check_student()
         self._check_neighbours()
 
     def _set(self, field: str, value: object) -> None:
@@ -101,6 +107,21 @@ class PrivateDataset:
             if len(shape) != 1:
                 raise ArgumentError(f"feature_names must be None for features of shape {shape}, got names")
             self._set("feature_names", _names("feature_names", self.feature_names, shape[0]))
+
+    def _check_student(self) -> None:
+        if self.student_public_features is None and self.student_evaluation_features is None:
+            self._set("student_public_features", self.public_features)
+            self._set("student_evaluation_features", self.evaluation_features)
+            return
+        if self.student_public_features is None or (self.student_evaluation_features is None) != (
+            self.evaluation_features is None
+        ):
+            raise ArgumentError("student_public_features and student_evaluation_features must be given together, got one of them")
+        shape = np.shape(self.student_public_features)[1:]
+        for name in ("public_features", "evaluation_features"):
+            if (value := getattr(self, f"student_{name}")) is not None:
+                self._set(f"student_{name}", _finite(f"student_{name}", value, shape))
+                _same_length(f"student_{name}", len(value), len(getattr(self, name)), "point")
 
     def _check_neighbours(self) -> None:
         has_ids = self.private_ids is not None or self.private_users is not None
@@ -144,7 +165,13 @@ class PrivateDataset:
         last = len(self.private_features) - 1
         if rows.min() < 0 or rows.max() > last:
             raise ArgumentError(f"public_rows must lie between 0 and {last}, got {rows.min()} to {rows.max()}")
-        return dataclasses.replace(self, public_features=self.private_features[rows], neighbours="label_only")
+        return dataclasses.replace(
+            self,
+            public_features=self.private_features[rows],
+            neighbours="label_only",
+            student_public_features=None,
+            student_evaluation_features=None,
+        )
 
 
 def _names(name: str, values: Sequence[str], length: int) -> tuple[str, ...]:
@@ -156,9 +183,9 @@ def _names(name: str, values: Sequence[str], length: int) -> tuple[str, ...]:
     return names
 
 
-def _same_length(name: str, length: int, rows: int) -> None:
+def _same_length(name: str, length: int, rows: int, of: str = "record") -> None:
     if length != rows:
-        raise ArgumentError(f"{name} must have one entry per record ({rows}), got {length}")
+        raise ArgumentError(f"{name} must have one entry per {of} ({rows}), got {length}")
 
 
 def _features(name: str, value: object) -> Features:
@@ -177,7 +204,7 @@ def _features(name: str, value: object) -> Features:
 def _finite(name: str, value: object, shape: tuple[int, ...]) -> Features:
     array = _features(name, value)
     if array.shape[1:] != shape:
-        raise ArgumentError(f"{name} must have rows of shape {shape} as private_features, got {array.shape[1:]}")
+        raise ArgumentError(f"{name} must have rows of shape {shape} as the others, got {array.shape[1:]}")
     if not np.isfinite(array).all():
         row = int(np.argwhere(~np.isfinite(array))[0, 0])
         raise ArgumentError(f"{name} must be finite, got NaN or infinity in row {row}; fill it with a public constant")

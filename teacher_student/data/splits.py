@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.arguments import ArgumentError, positive_integer
+from teacher_student.arguments import ArgumentError, fraction_of_one, positive_integer, positive_number
+
+Floats = npt.NDArray[np.float64]
 
 _BLOCK = 2048  # rows per block of a projection: a block and its result stay in the cache
 
@@ -32,6 +34,11 @@ def public_split(total: int, first: int, seed: int | None) -> tuple[npt.NDArray[
     return np.sort(order[:first]), np.sort(order[first:])
 
 
+def deviations(points: npt.NDArray[np.generic], floor: float) -> Floats:
+    """Return sqrt(variance + floor) of each column of public points: the floor keeps rare categories from exploding."""
+    return np.sqrt(points.var(axis=0, dtype=np.float64) + positive_number("scale", floor))
+
+
 @dataclass(frozen=True, eq=False)
 class PublicProjection:
     """Principal components of public points, as an affine map that treats every record by itself.
@@ -45,32 +52,35 @@ class PublicProjection:
     directions: npt.NDArray[np.float64]
 
     @classmethod
-    def fit(cls, points: npt.NDArray[np.float32], components: int, whiten: bool = True, scale: bool = False) -> PublicProjection:
+    def fit(
+        cls, points: npt.NDArray[np.float32], components: int, *, whiten: float = 1.0, scale: float | None = None
+    ) -> PublicProjection:
         """Compute the map from public points.
 
         Args:
             points: (m, d), public.
             components: c, at most the rank.
-            whiten: give each component variance 1 on the public points.
-            scale: divide each column by sqrt(variance + 0.001) first, so that rare categories count as much as common ones.
+            whiten: 1 gives each component variance 1 on the public points, 0 leaves their ratios as they are, and values between
+                divide by a power of the deviation. The mean variance is 1 in every case.
+            scale: divide each column by sqrt(variance + scale) first, so that rarer categories count more; None leaves them.
 
         Raises:
-            ArgumentError: more components than columns, or (whitened) than the points span.
+            ArgumentError: more components than columns or than the points span, `whiten` outside [0, 1], `scale` not above 0.
         """
         components = positive_integer("components", components, maximum=min(points.shape))
         mean = points.mean(axis=0, dtype=np.float64)
         centred = points.astype(np.float64) - mean
-        spread = np.sqrt(centred.var(axis=0) + 1e-3) if scale else np.ones(centred.shape[1])
+        power = fraction_of_one("whiten", float(whiten))
+        spread = deviations(centred, scale) if scale is not None else np.ones(centred.shape[1])
         _, singular, rows = np.linalg.svd(centred / spread, full_matrices=False)
         kept = rows[:components]
         signs = np.sign(kept[np.arange(components), np.abs(kept).argmax(axis=1)])  # the largest entry of each is positive
         directions = (kept * signs[:, None]).T / spread[:, None]
-        if whiten:
-            deviation = singular[:components] / np.sqrt(len(points))
-            if deviation[-1] <= 1e-9 * singular[0]:
-                raise ArgumentError(f"components must be at most the rank of the public points, got {components}")
-            directions = directions / deviation
-        return cls(mean, directions)
+        if singular[components - 1] <= 1e-6 * singular[0]:
+            raise ArgumentError(f"components must be at most the rank of the public points, got {components}")
+        deviation = singular[:components] / np.sqrt(len(points))
+        left = deviation ** (1 - power)  # the deviations after the division
+        return cls(mean, directions / (deviation**power * np.sqrt((left * left).mean())))
 
     def apply(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Project (n, d) to (n, c) float32, with the same bits for a record whatever other records stand beside it.

@@ -117,7 +117,7 @@ def _official_split(source: _Source, folder: Path, split: str, download: bool) -
             warnings.simplefilter("ignore")  # the pickles of CIFAR-10 are older than today's NumPy
             data = kind(root=str(folder), download=download, **which)
     except (OSError, RuntimeError, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(": ")
         raise ArgumentError(
             f"root must hold the files of {source.torchvision_name} or be writable for them, got {folder}: {reason}"
         ) from error

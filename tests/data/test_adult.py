@@ -107,7 +107,14 @@ def test_unknown_values_are_all_zeros(table):
 def test_options_choose_columns(table):
     assert len(adult.encode(table[:2], weight=True)[1]) == 105
     assert len(adult.encode(table[:2], education=False)[1]) == 88
-    assert len(adult.encode(table[:2], curves=True)[1]) == 110
+    assert len(adult.encode(table[:2], curves="squares")[1]) == 111
+    features, names = adult.encode(table[:1], curves="bins")
+    assert len(names) == 131
+    row = dict(zip(names, features[0].tolist(), strict=True))  # age 39, capital gain 2174, no loss, 40 hours
+    assert row["age squared"] == pytest.approx(0.39**2)
+    assert {name for name in names[104:] if row[name] == 1} == {"any capital-gain", "age from 30", "hours-per-week from 40"}
+    with pytest.raises(ArgumentError, match="curves must be one of bins, none, squares"):
+        load_adult(curves="cubes")
 
 
 def test_the_split_is_public_disjoint_and_seeded(data):
@@ -132,21 +139,36 @@ def test_components_come_from_the_public_pool():
     assert np.allclose(pool.mean(axis=0), 0, atol=1e-5)
     assert np.allclose(np.cov(pool.T, bias=True), np.eye(25), atol=1e-4)
     assert not np.allclose(reduced.private_features.mean(axis=0), 0, atol=1e-3)  # as it would be, were it computed from them
-    plain = load_adult(components=25, whiten=False)
+    plain = load_adult(components=25, whiten=0)
     assert (np.diff(plain.public_features.var(axis=0)) <= 1e-9).all()
+    assert plain.public_features.var(axis=0).mean() == pytest.approx(1, abs=1e-4)
     with pytest.raises(ArgumentError, match="components must"):
         load_adult(components=105)
     with pytest.raises(ArgumentError, match="components must"):
         load_adult(components=0)
 
 
+def test_the_student_may_see_more_than_the_teachers(data):
+    same = load_adult(components=5)
+    assert same.student_public_features is same.public_features
+    assert same.student_evaluation_features is same.evaluation_features
+    richer = load_adult(components=5, student_columns=True)
+    assert (richer.public_features == same.public_features).all()
+    assert richer.student_public_features.shape == (10_000, 104)
+    assert richer.student_evaluation_features.shape == (6_281, 104)
+    assert np.allclose(richer.student_public_features.mean(axis=0), 0, atol=1e-5)
+    column = data.public_features[:, 0].astype(np.float64)
+    expected = (column - column.mean()) / np.sqrt(column.var() + 0.01)
+    assert np.allclose(richer.student_public_features[:, 0], expected, atol=1e-5)
+
+
 def test_a_record_is_encoded_by_itself(table):
     """Same bits whatever other records stand beside it; see also the projection's own test."""
-    whole = adult.encode(table, curves=True, weight=True)[0]
+    whole = adult.encode(table, curves="bins", weight=True)[0]
     rng = np.random.default_rng(0)
     for size in (1, 7, 100, 4097):
         rows = rng.choice(len(table), size, replace=False)
-        assert (adult.encode(table[rows], curves=True, weight=True)[0] == whole[rows]).all()
+        assert (adult.encode(table[rows], curves="bins", weight=True)[0] == whole[rows]).all()
 
 
 def test_source_and_licence_are_stated():

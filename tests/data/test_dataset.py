@@ -38,6 +38,20 @@ def test_fields_come_in_their_canonical_types():
         data.name = "other"
 
 
+STUDENT = {"student_public_features": np.ones((2, 9)), "student_evaluation_features": np.ones((2, 9))}
+
+
+def test_student_features_default_to_the_public_ones():
+    data = PrivateDataset(**fields())
+    assert data.student_public_features is data.public_features
+    assert data.student_evaluation_features is data.evaluation_features
+    own = PrivateDataset(**fields(**STUDENT))
+    assert own.student_public_features.shape == own.student_evaluation_features.shape == (2, 9)
+    stripped = own.label_private(np.array([0, 1, 2]))
+    assert stripped.student_public_features is stripped.public_features
+    assert stripped.student_evaluation_features is stripped.evaluation_features
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -64,6 +78,17 @@ def test_fields_come_in_their_canonical_types():
         ({"evaluation_labels": None}, "evaluation_features and evaluation_labels must be given together"),
         ({"evaluation_features": None}, "evaluation_features and evaluation_labels must be given together"),
         ({"evaluation_labels": [0, 2]}, "evaluation_labels must lie between 0 and 1, got 2"),
+        ({"student_public_features": np.ones((2, 9))}, "student_public_features and student_evaluation_features must be given"),
+        (
+            {"student_evaluation_features": np.ones((2, 9))},
+            "student_public_features and student_evaluation_features must be given",
+        ),
+        (
+            STUDENT | {"student_public_features": np.ones((3, 9))},
+            r"student_public_features must have one entry per point \(2\), got 3",
+        ),
+        (STUDENT | {"student_public_features": np.ones((2, 8))}, r"student_evaluation_features must have rows of shape \(8,\)"),
+        (STUDENT | {"student_public_features": np.full((2, 9), np.nan)}, "student_public_features must be finite"),
         ({"feature_names": ["x"]}, "feature_names must have 3 entries, got 1"),
         ({"neighbours": "swap"}, "neighbours must be one of add_remove, label_only, replace_one; got 'swap'"),
         ({"private_ids": None, "neighbours": "add_remove"}, "neighbours must be replace_one for records without ids"),

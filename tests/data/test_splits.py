@@ -72,12 +72,25 @@ def test_not_a_number_stays_in_its_record(projection):
 
 def test_directions_have_fixed_signs_and_scale():
     points = np.random.default_rng(5).normal(size=(400, 6)).astype(np.float32) * np.arange(1, 7, dtype=np.float32)
-    plain = PublicProjection.fit(points, 3, whiten=False)
-    assert np.allclose(plain.directions.T @ plain.directions, np.eye(3))
+    plain = PublicProjection.fit(points, 3, whiten=0)
+    lengths = plain.directions.T @ plain.directions
+    assert np.allclose(lengths, np.eye(3) * lengths[0, 0])
+    assert plain.apply(points).var(axis=0).mean() == pytest.approx(1, abs=1e-4)
     assert (plain.directions[np.abs(plain.directions).argmax(axis=0), range(3)] > 0).all()
     assert np.abs(plain.directions).argmax(axis=0).tolist() == [5, 4, 3]
     assert np.allclose(PublicProjection.fit(points, 3).apply(points).std(axis=0), 1, atol=1e-5)
-    assert np.allclose(PublicProjection.fit(points, 6, scale=True).apply(points).std(axis=0), 1, atol=1e-5)
+    assert np.allclose(PublicProjection.fit(points, 6, scale=1e-3).apply(points).std(axis=0), 1, atol=1e-5)
+
+
+def test_whitening_in_between():
+    points = np.random.default_rng(5).normal(size=(400, 6)).astype(np.float32) * np.arange(1, 7, dtype=np.float32)
+    spreads = [PublicProjection.fit(points, 6, whiten=power).apply(points).std(axis=0) for power in (0, 0.5, 1)]
+    assert [round(spread[0] / spread[-1], 2) for spread in spreads] == [
+        pytest.approx(ratio, rel=0.02) for ratio in (spreads[0][0] / spreads[0][-1], np.sqrt(spreads[0][0] / spreads[0][-1]), 1)
+    ]
+    for whiten, scale, message in ((1.5, None, "whiten must lie between 0 and 1"), (1, 0.0, "scale must be a number above 0")):
+        with pytest.raises(ArgumentError, match=message):
+            PublicProjection.fit(points, 3, whiten=whiten, scale=scale)
 
 
 def test_components_beyond_the_rank_are_refused():
