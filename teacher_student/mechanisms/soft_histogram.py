@@ -1,0 +1,117 @@
+"""GenHist: the histograms of soft labels, plain and shifted by half a bin.
+
+Bassily, Thakkar, Thakurta 2018 (arXiv:1803.05101v2), section 5: gamma-partitions, gamma-histograms, procedure GenHist.
+
+The procedure, in our words:
+
+    require  scores in [0, 1], a bin width gamma with 1/gamma an integer B, plain or shifted
+    1  plain:   B bins [v gamma, (v + 1) gamma), the last one closed; count the scores in each
+    2  shifted: B - 1 bins of the same width, moved right by gamma / 2; the outer half-bins are dropped
+
+| paper | here |
+|---|---|
+| S | scores of one query, one per teacher |
+| gamma, 1/gamma | 1 / num_bins, num_bins |
+| hist, shifted hist | the first B and the last B - 1 columns of the counts |
+
+Deviations from the paper:
+- Sets of scores from trained models are not tame: v = 1.0 is in the last bin, NaN and infinities count nowhere (that teacher
+  abstains), and values outside [0, 1] are clipped. Nothing here raises on a *value*: values are private, and a failure that
+  depends on them would be an answer that nobody paid for.
+- B >= 3: with two bins the shifted histogram has one bin only, and nothing to compare it with.
+
+Sensitivity: one teacher's changed score moves one vote in the plain and one in the shifted histogram; floor(v B) and
+floor(v B - 1/2) are computed in doubles, but are functions of v alone, so that each vote still counts at most once in each.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.arguments import ArgumentError, Floats, Integers, positive_number
+
+SMALLEST_NUMBER_OF_BINS = 3
+_BLOCK_VALUES = 1 << 20
+"""Scores are binned in blocks of about this many."""
+
+
+def bins_of_width(width: object) -> int:
+    """Return B = 1 / width; the width must be 1 over a whole number of at least 3.
+
+    >>> bins_of_width(0.1)
+    10
+    """
+    inverse = 1 / positive_number("bin_width", width)
+    bins = round(inverse)
+    if bins < SMALLEST_NUMBER_OF_BINS or not math.isclose(inverse, bins, rel_tol=1e-9):
+        raise ArgumentError(f"bin_width must be 1 over an integer of at least 3 (1/3, 1/4, ...), got {width!r}")
+    return bins
+
+
+def check_bins(bins: object, num_queries: int) -> Integers:
+    """Return the number of bins of every query, shape (num_queries,): one whole number >= 3 for all, or one per query."""
+    given = np.asarray(bins)
+    if given.dtype == bool or not np.issubdtype(given.dtype, np.integer) or given.ndim > 1:
+        raise ArgumentError(f"bins must be an integer of at least 3, or one per query, got {bins!r}")
+    if given.size == 0 or given.min() < SMALLEST_NUMBER_OF_BINS:
+        raise ArgumentError(f"bins must be at least 3, got {int(given.min()) if given.size else bins!r}")
+    if given.ndim == 1 and len(given) != num_queries:
+        raise ArgumentError(f"bins must be one number, or one for each of the {num_queries} queries, got {len(given)}")
+    return np.broadcast_to(given.astype(np.int64), (num_queries,))
+
+
+def plain_bin(scores: Floats, bins: Integers) -> Integers:
+    """Return each score's bin, min(floor(v B), B - 1), or -1 where it counts nowhere (line 1).
+
+    >>> plain_bin(np.array([0.0, 0.95, 1.0, 7.0, np.nan]), np.array(10))
+    array([ 0,  9,  9,  9, -1])
+    """
+    finite = np.isfinite(scores)
+    clipped = np.clip(np.where(finite, scores, 0.0), 0.0, 1.0)
+    return np.where(finite, np.minimum(np.floor(clipped * bins), bins - 1), -1).astype(np.int64)
+
+
+def shifted_bin(scores: Floats, bins: Integers) -> Integers:
+    """Return each score's shifted bin, floor(v B - 1/2) if in [0, B - 2], or -1 where it counts nowhere (line 2).
+
+    >>> shifted_bin(np.array([0.0, 0.05, 0.95, 0.2, np.nan]), np.array(10))
+    array([-1,  0, -1,  1, -1])
+    """
+    finite = np.isfinite(scores)
+    clipped = np.clip(np.where(finite, scores, 0.0), 0.0, 1.0)
+    found = np.floor(clipped * bins - 0.5)
+    return np.where(finite & (found >= 0) & (found <= bins - 2), found, -1).astype(np.int64)
+
+
+def histograms(scores: npt.NDArray[np.floating], bins: Integers) -> Integers:
+    """Return the plain and the shifted histogram of every query, side by side.
+
+    Args:
+        scores: one per teacher, shape (num_queries, num_teachers); any values at all.
+        bins: number of bins of each query, shape (num_queries,), all at least 3 (see `check_bins`).
+
+    Returns:
+        counts, int64, shape (num_queries, 2 B - 1), B = max(bins): B columns plain, then B - 1 shifted. Columns beyond a query's
+        own bins stay 0, which leaves its winner and its distance as they are.
+
+    >>> histograms(np.array([[0.1, 0.3, 0.4]]), np.array([4]))
+    array([[1, 2, 0, 0, 1, 1, 0]])
+    """
+    widest = int(bins.max())
+    counts = np.zeros((len(scores), 2 * widest - 1), dtype=np.int64)
+    step = max(1, _BLOCK_VALUES // max(1, scores.shape[1]))
+    for start in range(0, len(scores), step):
+        rows = slice(start, start + step)
+        block, wide = scores[rows].astype(np.float64), bins[rows, np.newaxis]
+        counts[rows, :widest] = _count(plain_bin(block, wide), widest)
+        counts[rows, widest:] = _count(shifted_bin(block, wide), widest - 1)
+    return counts
+
+
+def _count(columns: Integers, width: int) -> Integers:
+    """Count the entries of each row of `columns` in 0..width-1; negative ones count nowhere."""
+    cells = columns + np.arange(len(columns))[:, np.newaxis] * width
+    return np.bincount(cells[columns >= 0], minlength=len(columns) * width).reshape(len(columns), width)
