@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from teacher_student.arguments import choice
 from teacher_student.data.dataset import PrivateDataset
-from teacher_student.data.splits import PublicProjection, deviations, public_split
+from teacher_student.data.splits import PublicProjection, public_split
 
 TABLE = "adult.npy.xz"
 NUM_PRIVATE, NUM_TEST = 32_561, 16_281
@@ -68,6 +68,7 @@ CATEGORIES: dict[str, tuple[str, ...]] = {
 # Public constants, none of them a statistic of the records: 10^5 is where the capital columns are cut off.
 _DIVISORS = {"age": 100.0, "education-num": 16.0, "hours-per-week": 100.0}
 _SQUARED = ("age", "education-num", "hours-per-week", "capital-gain", "capital-loss")
+_GAIN_STEPS = (3_000, 5_000, 7_000, 10_000)  # dollars
 _LOGARITHMS = {"capital-gain": math.log(1e5), "capital-loss": math.log(1e5), "fnlwgt": math.log(1e6)}
 
 Table = npt.NDArray[np.int32]
@@ -119,11 +120,12 @@ def load_adult(
         whiten: with components: 1 for variance 1 on the pool for each of them, 0 for their natural ratios, or between.
         scale: with components: divide each column by sqrt(its variance on the pool + scale) first, for example 0.001.
         curves: fixed functions of single columns to add for learners that are linear in their features: "none", "squares" (of the
-            five numbers, and whether there is any capital gain or loss), or "bins" (these and tenths of age and hours).
+            five numbers, and whether there is any capital gain or loss), or "steps" (these, and whether the capital gain exceeds
+            round amounts of dollars).
         education: keep the sixteen education columns beside education-num.
         weight: keep the census weight (fnlwgt), which says little about the person.
-        student_columns: with components: the student sees all columns, each standardised on the pool, and only the teachers, who
-            have few records each, see the components.
+        student_columns: with components: the student sees all columns, and only the teachers, who have few records each, see the
+            components.
 
     Returns:
         Features (n, d) float32; d = 104 for the plain columns (five numbers, 99 categories).
@@ -137,7 +139,8 @@ def load_adult(
     test = table[:, 0] == 1
     public, evaluation = public_split(NUM_TEST, pool, split_seed)
     private_features, test_features, test_labels = features[~test], features[test], labels[test]
-    student = _standardise(test_features, public) if student_columns and components is not None else None
+    richer = student_columns and components is not None
+    student_private, student = (private_features, test_features) if richer else (None, None)
     if components is not None:
         projection = PublicProjection.fit(test_features[public], components, whiten=whiten, scale=scale)
         private_features, test_features = projection.apply(private_features), projection.apply(test_features)
@@ -155,14 +158,8 @@ def load_adult(
         feature_names=names,
         student_public_features=None if student is None else student[public],
         student_evaluation_features=None if student is None else student[evaluation],
+        student_private_features=student_private,
     )
-
-
-def _standardise(test_features: npt.NDArray[np.float32], public: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-    """Centre and scale each column by the public pool; the floor of 0.01 keeps rare categories small."""
-    pool = test_features[public]
-    standardised = (test_features - pool.mean(axis=0, dtype=np.float64)) / deviations(pool, 0.01)
-    return standardised.astype(np.float32)
 
 
 def encode(
@@ -181,8 +178,8 @@ def encode(
             columns[name] = codes / _DIVISORS[name]
         else:
             columns[name] = _logarithm(codes) / _LOGARITHMS[name]
-    if choice("curves", curves, ("none", "squares", "bins")) != "none":
-        columns |= _curves(columns, bins=curves == "bins")
+    if choice("curves", curves, ("none", "squares", "steps")) != "none":
+        columns |= _curves(columns, steps=curves == "steps")
     return np.stack(list(columns.values()), axis=1).astype(np.float32), tuple(columns)
 
 
@@ -191,13 +188,13 @@ def _logarithm(values: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
     return np.array([math.log1p(value) for value in values.tolist()])
 
 
-def _curves(columns: Columns, *, bins: bool) -> Columns:
+def _curves(columns: Columns, *, steps: bool) -> Columns:
     """Fixed public functions of single columns. Products and comparisons are exact per number, wherever it stands."""
     added = {f"{name} squared": columns[name] * columns[name] for name in _SQUARED}
     for name in ("capital-gain", "capital-loss"):
         added[f"any {name}"] = (columns[name] > 0).astype(np.float64)
-    if bins:
-        for name in ("age", "hours-per-week"):
-            for low in range(10):
-                added[f"{name} from {10 * low}"] = (np.floor(columns[name] * 10) == low).astype(np.float64)
+    if steps:
+        for dollars in _GAIN_STEPS:
+            level = math.log1p(dollars) / _LOGARITHMS["capital-gain"]
+            added[f"capital-gain over {dollars}"] = (columns["capital-gain"] > level).astype(np.float64)
     return added

@@ -49,6 +49,8 @@ class PrivateDataset:
         student_public_features: (m, ...) float32, what the student sees of the public points; by default `public_features`. Being
             public, they may be richer than what small teachers can learn from.
         student_evaluation_features: (e, ...) float32, likewise; by default `evaluation_features`.
+        student_private_features: (n, ...) float32, the private records in the student's columns, for the non-private model that a
+            run is compared with and for nothing else; by default `private_features`.
     """
 
     name: str
@@ -67,6 +69,7 @@ class PrivateDataset:
     ids_name_labels: bool = False
     student_public_features: Features | None = None
     student_evaluation_features: Features | None = None
+    student_private_features: Features | None = None
 
     def __post_init__(self) -> None:
         """Bring every field into its canonical type, or refuse it."""
@@ -112,6 +115,7 @@ class PrivateDataset:
         if self.student_public_features is None and self.student_evaluation_features is None:
             self._set("student_public_features", self.public_features)
             self._set("student_evaluation_features", self.evaluation_features)
+            self._set("student_private_features", self.private_features)
             return
         if self.student_public_features is None or (self.student_evaluation_features is None) != (
             self.evaluation_features is None
@@ -171,6 +175,7 @@ class PrivateDataset:
             neighbours="label_only",
             student_public_features=None,
             student_evaluation_features=None,
+            student_private_features=None,
         )
 
 
