@@ -15,7 +15,7 @@ from teacher_student.arguments import Integers
 from teacher_student.auditing.pairs import all_split, random_votes
 from teacher_student.auditing.twins import Subject
 from teacher_student.labels import ABSTAIN, HALTED
-from teacher_student.mechanisms import Noise
+from teacher_student.mechanisms.noise import Noise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,17 +75,18 @@ def cutoff_holds(subject: Subject, noise: Noise, *, times: int = 5) -> Verdict:
     return Verdict(True, f"at most {cutoff} unanswered")
 
 
-def batches_do_not_matter(subject: Subject, seed: int = 0) -> Verdict:
-    """One query per call or all at once: the threshold survives between calls and payments add up."""
-    from teacher_student.mechanisms import GeneratorNoise
-
-    counts = all_split(2 * subject.claimed.cutoff + 2).counts
-    source = subject.tamper(GeneratorNoise(np.random.default_rng(seed)))
+def batches_do_not_matter(subject: Subject, noise: Noise) -> Verdict:
+    """One query per call: payments add up over the calls."""
+    counts, limit = all_split(2 * subject.claimed.cutoff + 2).counts, subject.claimed.cutoff
+    source = subject.tamper(noise)
     state = subject.mechanism.start(source)
+    labels = []
     for row in counts:
-        _, state = subject.mechanism.answer(row[None, :], state, source)
-    limit = subject.claimed.cutoff
-    return Verdict(state.paid <= limit, f"{state.paid} payments over {len(counts)} calls, the cutoff is {limit}")
+        label, state = subject.mechanism.answer(row[None, :], state, source)
+        labels.append(int(label[0]))
+    paid = labels.count(ABSTAIN)
+    agrees = paid == state.paid and subject.mechanism.halted(state) == (paid == limit)
+    return Verdict(paid <= limit and agrees, f"{paid} payments over {len(counts)} calls, the state says {state.paid}")
 
 
 def draws_as_accounted(subject: Subject, noise: Noise) -> Verdict:
@@ -118,15 +119,18 @@ def _enough_draws(tally: dict[Any, int], threshold: Any, query: Any, redraws: in
     return Verdict(tally[query] >= asked, f"{tally[query]} query draws for {asked} queries, {tally[threshold]} of the threshold")
 
 
-def threshold_is_kept(subject: Subject, noise: Noise) -> Verdict:
+def threshold_is_kept(subject: Subject, noise: Noise, *, times: int = 5) -> Verdict:
     """Without redraw the noisy threshold is one and the same from the first query to the last."""
     if subject.claimed.redraw:
         return Verdict(True, "redrawn after every payment, as accounted")
     counts = all_split(subject.claimed.cutoff + 1).counts
-    source = subject.tamper(noise)
-    before = subject.mechanism.start(source)
-    state, seen = before, {before.noisy_threshold}
-    for row in counts:
-        _, state = subject.mechanism.answer(row[None, :], state, source)
-        seen.add(state.noisy_threshold)
-    return Verdict(len(seen) == 1, f"{len(seen)} thresholds in one session")
+    most = 1
+    for _ in range(times):
+        source = subject.tamper(noise)
+        state = subject.mechanism.start(source)
+        seen = {state.noisy_threshold}
+        for row in counts:
+            _, state = subject.mechanism.answer(row[None, :], state, source)
+            seen.add(state.noisy_threshold)
+        most = max(most, len(seen))
+    return Verdict(most == 1, f"{most} thresholds in one session")

@@ -49,7 +49,7 @@ def discrete_laplace(scale: float) -> IntegerLaw:
     ratio = math.exp(-1 / scale)
     reach = math.ceil(-math.log(TAIL) * scale) + 1
     grid = np.arange(-reach, reach + 1)
-    mass: Floats = -math.expm1(-1 / scale) / (1 + ratio) * np.exp(-np.abs(grid) / scale)
+    mass = -math.expm1(-1 / scale) / (1 + ratio) * np.exp(-np.abs(grid) / scale)
     return IntegerLaw(-reach, mass, 2 * math.exp(-(reach + 1) / scale) / (1 + ratio))
 
 
@@ -68,7 +68,8 @@ def one_sided(scale: float) -> IntegerLaw:
     reach = math.ceil(-math.log(TAIL) * scale * 1.2) + 4
     grid = np.arange(reach + 1)
     mass = (grid + 1) * math.expm1(-1 / scale) ** 2 * np.exp(-grid / scale)
-    return IntegerLaw(-reach, mass[::-1], float(two_geometrics_bottom(np.array([reach + 1]), scale)[0]))
+    outside = float(two_geometrics_bottom(np.array([reach + 1]), scale)[0])
+    return IntegerLaw(-reach, np.asarray(mass[::-1], dtype=np.float64), outside)
 
 
 def two_geometrics_bottom(shortfall: Integers, scale: float) -> Floats:

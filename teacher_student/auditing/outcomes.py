@@ -74,6 +74,16 @@ class Outcomes:
             low, high = (middle, high) if self.worst_divergence(middle).lower > delta else (low, middle)
         return low
 
+    def renyi(self, order: float) -> float:
+        """Return the Renyi divergence of D from D' at `order` > 1, a lower bound where transcripts were merged or left out."""
+        present = self.probability > 0
+        if (self.other[present] <= 0).any():
+            return math.inf
+        loss = np.log(self.probability[present]) - np.log(self.other[present])
+        exponents = np.log(self.probability[present]) + (order - 1) * loss
+        peak = float(exponents.max())
+        return (peak + math.log(float(np.exp(exponents - peak).sum()))) / (order - 1)
+
     def _excess(self, epsilon: float) -> float:
         return float(np.maximum(self.probability - math.exp(epsilon) * self.other, 0.0).sum())
 

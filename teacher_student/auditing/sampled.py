@@ -22,7 +22,7 @@ from scipy import stats
 from teacher_student.arguments import Integers, positive_integer
 from teacher_student.auditing.pairs import NeighbourVotes
 from teacher_student.auditing.twins import Subject
-from teacher_student.mechanisms import Noise
+from teacher_student.mechanisms.noise import Noise
 
 Progress = Callable[[int], None]
 """Called with the number of sessions run since the last call."""

@@ -4,7 +4,7 @@
 |---|---|---|
 | sensitivity_two | distance = max(0, gap - 1), which one vote moves by 2 | printed in A_subSamp, line 5 |
 | one_payment_more | the loop goes on while c <= T: T + 1 payments | printed in A_sparseVec and A_OQR, line 2 |
-| threshold_redrawn | the threshold is drawn anew after a payment, although the accountant pays for one draw | a slip between calibrations |
+| threshold_redrawn | the threshold drawn anew after a payment; the accountant pays for one draw | a slip between calibrations |
 | noise_halved | both scales halved | factor 2 lost |
 | query_noise_reused | one query noise for the whole session | a constant seed, a cached draw |
 | threshold_scale_0.7, _1.3 | the threshold's noise drawn at a wrong scale | s for s^2, another sensitivity |
@@ -23,7 +23,8 @@ import numpy as np
 from teacher_student.arguments import Integers
 from teacher_student.auditing.exact import ThresholdLaw
 from teacher_student.auditing.pairs import Statistic, halved_distance, printed_distance
-from teacher_student.mechanisms import Mechanism, Noise, State, build_mechanism
+from teacher_student.mechanisms.interface import Mechanism, State, build_mechanism
+from teacher_student.mechanisms.noise import Noise
 from teacher_student.privacy.parameters import Parameters, round_up
 
 
@@ -111,19 +112,11 @@ class _SensitivityTwo:
         return self.inner.halted(state)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Redrawing(_SensitivityTwo):
-    """A new threshold after every payment."""
-
-    def answer(self, counts: Integers, state: State, noise: Noise) -> tuple[Integers, State]:
-        labels = []
-        for row in np.asarray(counts, dtype=np.int64):
-            label, after = self.inner.answer(row[None, :], state, noise)
-            if after.paid > state.paid:
-                after = dataclasses.replace(after, noisy_threshold=self.inner.start(noise).noisy_threshold)
-            labels.append(label)
-            state = after
-        return np.concatenate(labels), state
+def _redrawing(parameters: Any) -> Mechanism:
+    """Return the mechanism of the same numbers that redraws its threshold after every payment."""
+    kind = type("Redrawing", (type(parameters),), {"redraw": True})
+    fields = {field.name: getattr(parameters, field.name) for field in dataclasses.fields(parameters)}
+    return build_mechanism(kind(**fields))
 
 
 def threshold_twins(parameters: Any) -> list[Subject]:
@@ -150,7 +143,7 @@ def threshold_twins(parameters: Any) -> list[Subject]:
     redrawn = dataclasses.replace(
         true,
         name="threshold_redrawn",
-        mechanism=_Redrawing(true.mechanism),
+        mechanism=_redrawing(parameters),
         law=dataclasses.replace(true.law, redraw=True),
     )
     return [*twins, reused, redrawn]

@@ -1,0 +1,169 @@
+"""The audit of a mechanism: every check on the mechanism itself and on its broken twins, in one table.
+
+A table in which the mechanism passes says little; one in which, at the same settings, every twin is caught says that the checks
+can fail. Both belong to the verdict.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from teacher_student.arguments import positive_integer, positive_number, probability
+from teacher_student.auditing import checks
+from teacher_student.auditing.agreement import compare_noise
+from teacher_student.auditing.checks import Row, Setting
+from teacher_student.auditing.sampled import FALSE_ALARM
+from teacher_student.auditing.twins import claimed, threshold_twins
+from teacher_student.mechanisms.noise import GeneratorNoise, SystemNoise
+from teacher_student.privacy import calibrate
+
+Progress = Callable[[int, int, str], None]
+"""Called with sessions done, sessions in all, and what is being run."""
+
+CLAIMED = "claimed"
+
+
+@dataclasses.dataclass(frozen=True)
+class AuditReport:
+    """What an audit found.
+
+    Attributes:
+        mechanism: its name.
+        parameters: the calibrated parameters that were audited.
+        epsilon, delta: the claim.
+        trials: sessions per side and sampling check.
+        false_alarm: probability with which each sampling check may reject a true mechanism.
+        rows: every check on every subject.
+    """
+
+    mechanism: str
+    parameters: Any
+    epsilon: float
+    delta: float
+    trials: int
+    false_alarm: float
+    rows: tuple[Row, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Whether the mechanism itself passed every check."""
+        return all(row.passed for row in self.rows if row.subject == CLAIMED)
+
+    @property
+    def caught(self) -> dict[str, tuple[str, ...]]:
+        """For each broken twin the checks that rejected it."""
+        twins = dict.fromkeys(row.subject for row in self.rows if row.subject != CLAIMED)
+        return {twin: tuple(row.check for row in self.rows if row.subject == twin and not row.passed) for twin in twins}
+
+    @property
+    def powerful(self) -> bool:
+        """Whether every broken twin was rejected by at least one check."""
+        return all(self.caught.values())
+
+    @property
+    def passed(self) -> bool:
+        """Whether the mechanism passed and the audit proved that it can fail."""
+        return self.sound and self.powerful
+
+    def __str__(self) -> str:
+        """Return the table: the mechanism check by check, then each twin with the checks that caught it."""
+        title = (
+            f"{self.mechanism} at epsilon {self.epsilon:g}, delta {self.delta:g}: "
+            f"{self.trials} sessions a side, false alarm {self.false_alarm:g} for each sampling check"
+        )
+        own = [row for row in self.rows if row.subject == CLAIMED]
+        lines = [(row.check, row.claimed, row.measured, "ok" if row.passed else "REJECTED") for row in own]
+        twins = [(name, ", ".join(by) or "nothing", "caught" if by else "MISSED") for name, by in self.caught.items()]
+        table = _aligned([("check", "claimed", "measured", "verdict"), *lines])
+        power = _aligned([("broken twin", "rejected by", "verdict"), *twins]) if twins else []
+        verdict = "passed" if self.passed else "NOT PASSED"
+        return "\n".join([title, "", *table, "", *power, "", f"audit {verdict}"])
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def audit(
+    mechanism: str = "stability",
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    cutoff: int = 3,
+    num_queries: int | None = None,
+    trials: int = 4000,
+    false_alarm: float = FALSE_ALARM,
+    twins: bool = True,
+    seed: int | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> AuditReport:
+    """Audit a calibrated mechanism and, with it, the audit.
+
+    Sessions draw their noise from a NumPy generator (`GeneratorNoise`: the same laws, an order of magnitude faster); the exact
+    samplers that a release uses (`SystemNoise`) are compared with their laws in rows of their own.
+
+    Args:
+        mechanism: a name of `teacher_student.privacy.MECHANISMS`.
+        epsilon: the claim.
+        delta: the claim.
+        cutoff: paid answers or non-answers; small, so that the exact sums and the samples see the whole session.
+        num_queries: for calibrations that need it; 20 cutoffs unless given.
+        trials: sessions per side for each check that samples.
+        false_alarm: error of each check that samples.
+        twins: also audit the broken twins.
+        seed: for the sessions' noise; from the operating system unless given.
+        progress: called as sessions are run.
+        options: passed to `calibrate`.
+
+    Raises:
+        ArgumentError: a value out of range, or a claim that cannot be calibrated.
+    """
+    positive_number("epsilon", epsilon)
+    probability("delta", delta)
+    positive_integer("cutoff", cutoff)
+    positive_integer("trials", trials, minimum=100)
+    probability("false_alarm", false_alarm)
+    queries = 20 * cutoff if num_queries is None else num_queries
+    parameters = calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=queries, **options)
+    subjects = [claimed(parameters), *(threshold_twins(parameters) if twins else [])]
+    counter = _Counter(progress, len(subjects) * checks.sessions_per_subject(trials))
+    generator = np.random.default_rng(seed)
+    setting = Setting(epsilon, delta, trials, false_alarm, lambda: GeneratorNoise(generator), counter.add)
+    rows = list(sampler_rows(parameters, trials, false_alarm))
+    for subject in subjects:
+        counter.name = subject.name
+        rows.extend(check(subject, setting) for check in checks.THRESHOLD_CHECKS)
+    return AuditReport(mechanism, parameters, epsilon, delta, trials, false_alarm, tuple(rows))
+
+
+def sampler_rows(parameters: Any, draws: int, false_alarm: float) -> list[Row]:
+    """Compare the exact samplers, at the scales in use, with their laws."""
+    noise = SystemNoise()
+    rows = []
+    for law, scale in (
+        (parameters.threshold_noise, parameters.threshold_scale),
+        (parameters.query_noise, parameters.query_scale),
+    ):
+        result = compare_noise(noise.draw(law, scale, draws), law, float(scale), false_alarm)
+        measured = f"p {result.p_value:.1e} ({result.cell})"
+        rows.append(Row(CLAIMED, f"sampler, {law}", f"scale {float(scale):g}", measured, result.accepted))
+    return rows
+
+
+class _Counter:
+    """Adds up sessions for the caller's progress bar."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress, self._total, self._done = progress, total, 0
+        self.name = ""
+
+    def add(self, sessions: int) -> None:
+        self._done += sessions
+        if self._progress is not None:
+            self._progress(self._done, self._total, self.name)

@@ -1,0 +1,114 @@
+"""Exact law of the noisy maxima, by summation over integers.
+
+    for each query, while fewer than `max_answers` are answered (and, with a test, fewer than `num_queries` asked):
+        with a test: unless top count + noise at the test's scale >= test threshold, release "unanswered"
+        release the label whose count + fresh noise is largest, ties to the lowest label
+
+Queries are independent of each other, so a session composes from its queries.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from teacher_student.arguments import ArgumentError, Floats, Integers
+from teacher_student.auditing.laws import THRESHOLD_LAWS, IntegerLaw
+from teacher_student.auditing.outcomes import Outcomes, product
+
+
+@dataclasses.dataclass(frozen=True)
+class NoisyMaxLaw:
+    """A noisy maximum as laws alone.
+
+    Attributes:
+        noise: law of the noise on every count.
+        scale: its scale.
+        max_answers: labels released at most.
+        test_threshold: what the noisy top count must reach, or None for no test.
+        test_scale: scale of the test's noise (same law).
+    """
+
+    noise: str
+    scale: float
+    max_answers: int
+    test_threshold: int | None = None
+    test_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.noise not in THRESHOLD_LAWS:
+            raise ArgumentError(f"noise must be one of {', '.join(sorted(THRESHOLD_LAWS))}; got {self.noise!r}")
+        if (self.test_threshold is None) != (self.test_scale is None):
+            raise ArgumentError("test_threshold and test_scale must be given together")
+
+    def chances(self, counts: Integers) -> Floats:
+        """Return the probabilities (C + 1,) of each label and, last, of "unanswered", for one query's counts (C,)."""
+        labels = label_chances(counts, THRESHOLD_LAWS[self.noise](self.scale))
+        if self.test_threshold is None or self.test_scale is None:
+            return np.append(labels, 0.0)
+        test = THRESHOLD_LAWS[self.noise](self.test_scale)
+        passed = float(test.mass[test.support >= self.test_threshold - int(counts.max())].sum())
+        return np.append(passed * labels, 1 - passed)
+
+
+def label_chances(counts: Integers, law: IntegerLaw) -> Floats:
+    """Return P(label c has the largest count + noise, ties to the lowest) for each c, (C,).
+
+    P(c) = sum_x P(count_c + N = x) prod_{j < c} P(count_j + N < x) prod_{j > c} P(count_j + N <= x).
+    """
+    counts = np.asarray(counts, dtype=np.int64)
+    grid = np.arange(counts.min() + law.first, counts.max() + law.first + len(law.mass))
+    cumulative = np.concatenate([[0.0], np.cumsum(law.mass)])
+    place = np.clip(grid - counts[:, None] - law.first, -1, len(law.mass) - 1)
+    at_most = cumulative[place + 1]
+    below = cumulative[np.clip(grid - 1 - counts[:, None] - law.first, -1, len(law.mass) - 1) + 1]
+    exactly = at_most - below
+    chances = [
+        np.sum(exactly[c] * np.prod(below[:c], axis=0) * np.prod(at_most[c + 1 :], axis=0)) for c in range(len(counts))
+    ]
+    return np.array(chances)
+
+
+def session_outcomes(
+    law: NoisyMaxLaw, counts: Integers, other_counts: Integers, *, width: float = 1e-5, largest: int = 200_000
+) -> Outcomes:
+    """Return what a session over `counts` (m, C) and over its neighbour `other_counts` can emit."""
+    alive = [Outcomes(np.ones(1), np.ones(1))] + [_nothing() for _ in range(law.max_answers)]
+    cache: dict[bytes, tuple[Floats, Floats]] = {}
+    for mine, theirs in zip(counts, other_counts, strict=True):
+        key = mine.tobytes() + theirs.tobytes()
+        if key not in cache:
+            cache[key] = (law.chances(mine), law.chances(theirs))
+        alive = _asked(alive, *cache[key], width, largest)
+    return _joined(alive)
+
+
+def _asked(alive: Sequence[Outcomes], mine: Floats, theirs: Floats, width: float, largest: int) -> list[Outcomes]:
+    """Return the outcomes by number of labels released, after one more query; the last stage asks no more."""
+    label, silence = Outcomes(mine[:-1], theirs[:-1]), Outcomes(mine[-1:], theirs[-1:])
+    after = []
+    for released, before in enumerate(alive):
+        done = released == len(alive) - 1
+        parts = [before] if done else [product(before, silence)]
+        if released:
+            parts.append(product(alive[released - 1], label))
+        whole = _joined(parts)
+        after.append(whole.merged(width) if len(whole.probability) > largest else whole)
+    return after
+
+
+def _nothing() -> Outcomes:
+    return Outcomes(np.zeros(0), np.zeros(0))
+
+
+def _joined(parts: Sequence[Outcomes]) -> Outcomes:
+    whole = Outcomes(
+        np.concatenate([part.probability for part in parts]),
+        np.concatenate([part.other for part in parts]),
+        max(part.missing for part in parts),
+        max(part.width for part in parts),
+    )
+    present = (whole.probability > 0) | (whole.other > 0)
+    return Outcomes(whole.probability[present], whole.other[present], whole.missing, whole.width)

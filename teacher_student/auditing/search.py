@@ -1,0 +1,82 @@
+"""Search for the pair of neighbours that hurts a threshold mechanism most.
+
+The shape is that of PRIVACY.md section 8: first queries whose distance is one larger under D' (answering them says that the
+noisy threshold is low, and lower for D than for D'), then queries whose distance is one smaller under D' (leaving those
+unanswered pays). How many of each, and at which distances, is searched over a small grid in units of the noise scales.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from teacher_student.auditing.exact import ThresholdLaw, outcomes
+from teacher_student.auditing.outcomes import Outcomes
+from teacher_student.auditing.pairs import NeighbourVotes, Statistic, flipping, halved_distance
+
+Score = Callable[[Outcomes], float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The best pair found, what the mechanism can emit on it, and its score."""
+
+    votes: NeighbourVotes
+    outcomes: Outcomes
+    score: float
+
+
+def exact_epsilon(delta: float) -> Score:
+    """Return the score "true epsilon at `delta`", for the exact check."""
+    return lambda result: min(60.0, result.epsilon(delta))
+
+
+def sampled_epsilon(delta: float, trials: int, deviations: float = 6.5) -> Score:
+    """Return the score "epsilon that `trials` sessions on each side can be expected to certify".
+
+    Transcripts are taken in order of their ratio; each prefix's masses are moved against us by `deviations` standard errors
+    (6.5 is what an error of 1e-9 costs).
+    """
+
+    def certify(probability: np.ndarray, other: np.ndarray) -> float:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            order = np.argsort(-np.nan_to_num(probability / other, posinf=np.inf))
+        mine, theirs = np.cumsum(probability[order]), np.cumsum(other[order])
+        mine = mine - deviations * np.sqrt(mine / trials) - delta
+        theirs = theirs + deviations * np.sqrt(theirs / trials) + deviations**2 / (2 * trials)
+        return float(np.max(np.where(mine > 0, np.log(np.maximum(mine, 1e-300) / theirs), 0.0)))
+
+    return lambda result: max(certify(result.probability, result.other), certify(result.other, result.probability))
+
+
+def candidates(law: ThresholdLaw, ups: Sequence[int], downs: Sequence[int]) -> Iterator[NeighbourVotes]:
+    """Yield pairs of `ups` raised queries and `downs` lowered ones, at distances around the threshold."""
+    reach = max(law.query_scale, law.threshold_scale)
+    levels = sorted({max(1, law.threshold + math.floor(step * reach)) for step in (-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0)})
+    for raised, lowered in itertools.product(ups, downs):
+        for high, low in itertools.product(levels if raised else levels[:1], levels):
+            yield flipping([(high, +1)] * raised + [(low, -1)] * lowered, name=f"{raised} raised, then {lowered} lowered")
+
+
+def worst_flips(
+    law: ThresholdLaw,
+    score: Score,
+    *,
+    ups: Sequence[int] = (0, 5, 20),
+    downs: Sequence[int] | None = None,
+    statistic: Statistic = halved_distance,
+) -> Found:
+    """Return the pair of largest `score` among `candidates`; ties go to the first."""
+    downs = (law.cutoff, 3 * law.cutoff) if downs is None else downs
+    best: Found | None = None
+    for votes in candidates(law, ups, downs):
+        result = outcomes(law, votes.seen(statistic))
+        value = score(result)
+        if best is None or value > best.score:
+            best = Found(votes, result, value)
+    assert best is not None
+    return best
