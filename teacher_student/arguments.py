@@ -16,6 +16,9 @@ import numpy.typing as npt
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
+_MOST_VOTES = 2**53
+"""More votes than this in one cell are a mistake, and sums of them could overflow."""
+
 
 class ArgumentError(ValueError):
     """Bad input. The message is one line for the user; nothing was spent and nothing was written."""
@@ -120,6 +123,21 @@ def integer_matrix(name: str, value: object, *, columns: int | None = None) -> n
     if columns is not None and array.shape[1] != columns:
         raise ArgumentError(f"{name} must have {columns} columns, got {array.shape[1]}")
     return _whole_numbers(name, array)
+
+
+def vote_counts(name: str, value: object, *, columns: int | None = None) -> npt.NDArray[np.integer]:
+    """Return `value` as a table of votes per class, shape (num_queries, num_classes), none negative, its integer type kept.
+
+    >>> vote_counts("counts", [[3, -1]])
+    Traceback (most recent call last):
+    teacher_student.arguments.ArgumentError: counts must not be negative, got -1
+    """
+    counts = integer_matrix(name, value, columns=columns)
+    if np.issubdtype(counts.dtype, np.signedinteger) and (lowest := int(counts.min())) < 0:
+        raise ArgumentError(f"{name} must not be negative, got {lowest}")
+    if counts.dtype.itemsize == 8 and (highest := int(counts.max())) > _MOST_VOTES:
+        raise ArgumentError(f"{name} must be at most {_MOST_VOTES}, got {highest}")
+    return counts
 
 
 def _whole_numbers(name: str, array: npt.NDArray[np.generic]) -> npt.NDArray[np.integer]:

@@ -164,7 +164,7 @@ def _exact_double(scale: Fraction) -> float:
     try:
         double = float(scale)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"scale must be a positive rational, got {scale!r}") from error
+        raise ArgumentError(f"scale must be a positive rational that a double can hold, got {scale!r:.40}") from error
     if not math.isfinite(double) or double <= 0 or Fraction(double) != scale:
         raise ArgumentError(f"scale must be positive and exactly a double, got {scale!r}")
     return double

@@ -1,0 +1,134 @@
+"""Votes: predictions of all teachers become counts per class, block by block, in the smallest integer type.
+
+Counts may be accumulated over chunks of teachers (`VoteCounter`), so that no more than one chunk's predictions exist at a time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.arguments import ArgumentError, integer_matrix, positive_integer, vote_counts
+from teacher_student.labels import ABSTAIN
+
+Table = npt.NDArray[np.integer]
+
+_BLOCK = 1 << 12
+_BYTE = 255
+"""Most teachers whose votes for one class fit the byte in which they are summed."""
+_LANES = 8
+_ONES = np.uint64(0x0101010101010101)
+_FEW_CLASSES = 127
+"""Class indices up to here, and the abstention -1, fit a signed byte."""
+
+
+def count_votes(predictions: object, num_classes: int) -> Table:
+    """Return how many teachers vote for each class on each query.
+
+    Args:
+        predictions: shape (num_queries, num_teachers), class indices, -1 where a teacher abstains.
+        num_classes: size of the public label set.
+
+    Returns:
+        counts, shape (num_queries, num_classes), of the smallest unsigned type that holds num_teachers.
+
+    Raises:
+        ArgumentError: not a non-empty table of whole numbers from -1 to num_classes - 1.
+
+    >>> count_votes([[0, 2, 2, -1], [1, 1, 1, 1]], num_classes=3)
+    array([[1, 0, 2],
+           [0, 4, 0]], dtype=uint8)
+    """
+    table = check_predictions(predictions, num_classes)
+    counter = VoteCounter(len(table), num_classes, num_teachers=table.shape[1])
+    counter.add(table)
+    return counter.counts
+
+
+class VoteCounter:
+    """Counts that grow by chunks of teachers.
+
+    Attributes:
+        counts: votes so far, shape (num_queries, num_classes), of the smallest unsigned type that holds num_teachers.
+
+    >>> counter = VoteCounter(num_queries=2, num_classes=3, num_teachers=300)
+    >>> counter.add([[0], [2]])
+    >>> counter.add([[0, 1], [-1, -1]])
+    >>> counter.counts
+    array([[2, 1, 0],
+           [0, 0, 1]], dtype=uint16)
+    """
+
+    def __init__(self, num_queries: int, num_classes: int, *, num_teachers: int) -> None:
+        self._room = positive_integer("num_teachers", num_teachers)
+        shape = (positive_integer("num_queries", num_queries), positive_integer("num_classes", num_classes))
+        self.counts: Table = np.zeros(shape, dtype=np.min_scalar_type(self._room))
+
+    def add(self, predictions: object) -> None:
+        """Add the votes of one more chunk of teachers, shape (num_queries, teachers of the chunk), -1 where one abstains."""
+        table = check_predictions(predictions, self.counts.shape[1])
+        if len(table) != len(self.counts):
+            raise ArgumentError(f"predictions must have {len(self.counts)} rows, one for each query, got {len(table)}")
+        if table.shape[1] > self._room:
+            raise ArgumentError(f"predictions must be of at most num_teachers in all: {self._room} left, got {table.shape[1]}")
+        self._room -= table.shape[1]
+        add = _add_by_comparison if self.counts.shape[1] <= _FEW_CLASSES else _add_by_position
+        for start in range(0, len(table), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            for first in range(0, table.shape[1], _BYTE):
+                add(self.counts[rows], table[rows, first : first + _BYTE])
+
+
+def _add_by_comparison(counts: Table, votes: Table) -> None:
+    """Add a block of at most 255 teachers: compare with each class in turn and sum the hits, eight teachers to a word.
+
+    The block is stored words first, (words, rows), so that each sum runs down whole vectors; the word times 0x0101..01 then
+    gathers its eight byte lanes in the top byte. No lane and no total passes 255.
+    """
+    rows, teachers = votes.shape
+    padded = np.full((rows, -(-teachers // _LANES) * _LANES), ABSTAIN, dtype=np.int8)
+    padded[:, :teachers] = votes
+    words_first = np.ascontiguousarray(padded.view(np.uint64).T).view(np.int8)
+    hits = np.empty(words_first.shape, dtype=np.bool_)
+    for label in range(counts.shape[1]):
+        np.equal(words_first, label, out=hits)
+        lanes = np.add.reduce(hits.view(np.uint8), axis=0, dtype=np.uint8).view(np.uint64)
+        counts[:, label] += ((lanes * _ONES) >> np.uint64(56)).astype(counts.dtype)
+
+
+def _add_by_position(counts: Table, votes: Table) -> None:
+    """Add a block of teachers at a cost that does not grow with the number of classes."""
+    rows, classes = counts.shape
+    cells = votes.astype(np.int64) + (classes * np.arange(rows))[:, np.newaxis]
+    found = np.bincount(cells[votes != ABSTAIN], minlength=rows * classes)
+    counts += found.reshape(rows, classes).astype(counts.dtype)
+
+
+def check_predictions(predictions: object, num_classes: int) -> Table:
+    """Return `predictions` as a non-empty integer table with values from -1 to num_classes - 1.
+
+    >>> check_predictions([[0, 3]], num_classes=3)
+    Traceback (most recent call last):
+    teacher_student.arguments.ArgumentError: predictions must lie between -1 (abstains) and 2, got 3
+    """
+    classes = positive_integer("num_classes", num_classes)
+    table = integer_matrix("predictions", predictions)
+    for bound in (int(table.min()), int(table.max())):
+        if not ABSTAIN <= bound < classes:
+            raise ArgumentError(f"predictions must lie between {ABSTAIN} (abstains) and {classes - 1}, got {bound}")
+    return table
+
+
+def check_counts(counts: object, num_classes: int, *, num_teachers: int | None = None) -> Table:
+    """Return `counts` as a table of non-negative whole numbers, `num_classes` wide, no row above `num_teachers` votes.
+
+    >>> check_counts([[3, 2]], num_classes=2, num_teachers=4)
+    Traceback (most recent call last):
+    teacher_student.arguments.ArgumentError: counts must add up to at most num_teachers = 4 in each row, got 5
+    """
+    table = vote_counts("counts", counts, columns=positive_integer("num_classes", num_classes))
+    if num_teachers is not None:
+        most = int(table.sum(axis=1, dtype=np.int64).max())
+        if most > positive_integer("num_teachers", num_teachers):
+            raise ArgumentError(f"counts must add up to at most num_teachers = {num_teachers} in each row, got {most}")
+    return table

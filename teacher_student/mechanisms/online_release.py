@@ -1,0 +1,115 @@
+"""A_OQR: answer online queries exactly where they are stable, paying only where they are not.
+
+Bassily, Thakkar, Thakurta 2018 (arXiv:1803.05101v2), algorithm 3.
+
+The box, in our words:
+
+    require  queries chosen online, each with its distance to instability; cutoff T; scales and threshold w from (epsilon, delta)
+    1  c <- 0;  noisy threshold <- w + threshold noise
+    2  for each query f, while c < T
+    3      out <- A_stab(f, its distance, the noisy threshold, the query scale)
+    4      if out is "abstain": c <- c + 1 and redraw the noisy threshold
+    5      output out
+
+| paper | here |
+|---|---|
+| f(D), dist_f(D) | winner, distance: `stability.distance_to_instability` of the query's vote counts |
+| T, c | parameters.cutoff, state.paid |
+| w, w hat | parameters.threshold, state.noisy_threshold |
+| lambda; 1 / epsilon = 2 lambda in line 3 | parameters.threshold_scale; parameters.query_scale |
+| m | only in the calibration `stability_paper` |
+| bottom | ABSTAIN; HALTED once c = T |
+
+Deviations from the paper:
+- Line 2 reads `c < T`, not `c <= T`.
+- Line 4 redraws the threshold under `stability_paper` and `stability_redraw` only. The default, `stability`, draws it once for
+  the whole session, and so does `stability_laplace`; the parameters own the cost of each.
+- The distance is halved and the noise is integer (see `stability`, `noise`).
+- Lemma stabP4 unites the failures of split queries as if each had a fresh threshold; those that survive bias it. The calibrations
+  account for that (see `teacher_student.privacy`), not this loop.
+
+Cost: `parameters.epsilon(delta)` for any number of adaptively chosen queries; `stability_paper` for at most num_queries.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.arguments import Integers, vote_counts
+from teacher_student.labels import ABSTAIN, HALTED
+from teacher_student.mechanisms import sparse_vector
+from teacher_student.mechanisms.interface import State
+from teacher_student.mechanisms.noise import Noise
+from teacher_student.mechanisms.stability import plurality, stable_answer
+from teacher_student.privacy import ThresholdParameters
+
+_FIRST_BLOCK, _BLOCK = 1 << 10, 1 << 16
+
+
+@dataclasses.dataclass(frozen=True)
+class OnlineRelease:
+    """A_OQR over vote counts, under any of the four threshold calibrations."""
+
+    parameters: ThresholdParameters
+
+    def start(self, noise: Noise) -> State:
+        """Return the state before the first query, the noisy threshold drawn."""
+        return sparse_vector.start(self.parameters, noise)  # line 1
+
+    def halted(self, state: State) -> bool:
+        """Whether the cutoff is spent."""
+        return not state.paid < self.parameters.cutoff
+
+    def answer(self, counts: Integers, state: State, noise: Noise) -> tuple[Integers, State]:
+        """Answer the queries in order, in blocks; the same answers as `answer_literally` on the same noise.
+
+        Args:
+            counts: votes per class, shape (num_queries, num_classes), any integer type.
+            state: from `start` or the call before.
+            noise: the source of fresh noise.
+
+        Returns:
+            labels, shape (num_queries,), int64: winner, `ABSTAIN` or `HALTED`; and the state after them.
+        """
+        counts = vote_counts("counts", counts)
+        labels = np.full(len(counts), HALTED, dtype=np.int64)
+        for rows in _blocks(len(counts)):
+            if self.halted(state):
+                break
+            winner, distance = plurality(counts[rows])
+            outcomes, state = sparse_vector.sparse_vector_in_bulk(distance, self.parameters, state, noise)
+            labels[rows] = np.where(outcomes == sparse_vector.ABOVE, winner, outcomes)
+        return labels, state
+
+    def answer_literally(self, counts: npt.NDArray[np.integer], state: State, noise: Noise) -> tuple[Integers, State]:
+        """Do what `answer` does, line by line as the box has it."""
+        labels = np.full(len(counts), HALTED, dtype=np.int64)
+        threshold, paid, asked = state.noisy_threshold, state.paid, 0
+        assert threshold is not None
+        for query, (winner, distance) in enumerate(zip(*plurality(counts), strict=True)):
+            if not paid < self.parameters.cutoff:  # line 2
+                break
+            nu = int(sparse_vector.query_noise(self.parameters, 1, noise)[0])
+            out = stable_answer(int(winner), int(distance), noisy_threshold=threshold, query_noise=nu)  # line 3
+            if out == ABSTAIN:  # line 4
+                paid += 1
+                threshold = sparse_vector.noisy_threshold(self.parameters, noise) if self.parameters.redraw else threshold
+            labels[query] = out  # line 5
+            asked += 1
+        return labels, sparse_vector.after(state, labels[:asked], threshold)
+
+
+def _blocks(rows: int) -> Iterator[slice]:
+    """Yield slices that cover `rows`, small ones first: a session that halts early has then drawn little noise in vain.
+
+    >>> list(_blocks(3000))
+    [slice(0, 1024, None), slice(1024, 3000, None)]
+    """
+    start, size = 0, _FIRST_BLOCK
+    while start < rows:
+        yield slice(start, min(start + size, rows))
+        start, size = start + size, min(4 * size, _BLOCK)
