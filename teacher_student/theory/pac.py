@@ -88,6 +88,16 @@ def threshold_error(num_examples: int, failure: float) -> float:
     return math.log(2 / probability("failure", failure)) / positive_integer("num_examples", num_examples)
 
 
+def threshold_excess_error(num_examples: int, failure: float) -> float:
+    """Error above the best threshold that an empirical minimiser stays below: 4 sqrt(ln(4/failure) / (2n)), any label noise.
+
+    The error of a threshold t is a constant plus P(y = 1, x < t) - P(y = 0, x < t). Each of the two is estimated within
+    sqrt(ln(4/failure) / (2n)) for all t at once (Dvoretzky, Kiefer, Wolfowitz, with Massart's constant), and enters at the
+    minimiser and at the best threshold.
+    """
+    return 4 * math.sqrt(math.log(4 / probability("failure", failure)) / (2 * positive_integer("num_examples", num_examples)))
+
+
 def _smallest(enough: Callable[[int], bool]) -> int:
     low, high = 0, 1
     while not enough(high):
