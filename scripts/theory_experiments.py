@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import csv
 import dataclasses
+import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,9 +29,11 @@ from teacher_student.theory import loglog_slope, on_average_stability, one_pass_
 from teacher_student.theory.example import sgd_learner
 from teacher_student.theory.experiments import Release, Task, halfspaces, thresholds
 from teacher_student.theory.gradient_descent import decaying_steps, score_stability
+from teacher_student.theory.pac import threshold_excess_error
 from teacher_student.theory.sweeps import Row
 
 DELTA = 1e-5
+DIMENSION = 4
 
 
 def private_release(epsilon: float, delta: float = DELTA) -> Release:
@@ -57,22 +60,31 @@ class Series:
 
 
 def all_series(quick: bool) -> list[Series]:
-    """Return the sweeps; sizes are such that the mechanism answers."""
-    steps = 3 if quick else 5
-    doubled = [2**power for power in range(steps)]
+    """Return the sweeps, at sizes where the mechanism answers. For halfspaces the teachers' error is assumed, and checked."""
+    doubled = [2**power for power in range(3 if quick else 5)]
     epsilon, queries, base = (20.0, 5_000, 2_000_000) if quick else (8.0, 20_000, 8_000_000)
-    flat, wide = thresholds(), 4
-    noisy, agnostic = thresholds(0.1), lambda size, failure: 2 * np.sqrt(np.log(4 / failure) / (2 * size)) / 2
-    space, linear = halfspaces(wide), lambda size, failure: 2 * wide / size  # an assumption; the worst teacher is reported
-    rough, root = halfspaces(wide, 0.1), lambda size, failure: 0.5 * np.sqrt(wide / size)
-    half = base // 8
+    flat, noisy, space, rough = thresholds(), thresholds(0.1), halfspaces(DIMENSION), halfspaces(DIMENSION, 0.1)
+    by_n = [(base * factor, queries) for factor in doubled]
+    by_m = [(4 * base, queries * factor) for factor in doubled]
+    large = [(8_000_000 * factor, 5_000) for factor in doubled]
+    small = [(base // 8 * factor, queries) for factor in doubled]
     return [
-        Series("thresholds, realizable", "n", flat, [(base * d, queries) for d in doubled], -2, threshold_error, epsilon),
-        Series("thresholds, realizable", "m", flat, [(4 * base, queries * d) for d in doubled], 1, threshold_error, epsilon),
-        Series("thresholds, agnostic", "n", noisy, [(base * d, queries) for d in doubled], -2 / 3, agnostic, epsilon),
-        Series("halfspaces, realizable", "n", space, [(half * d, queries) for d in doubled], -2, linear, 5 * epsilon),
-        Series("halfspaces, agnostic", "n", rough, [(half * d, queries) for d in doubled], -2 / 3, root, 5 * epsilon),
+        Series("thresholds, realizable", "n", flat, by_n, -2, threshold_error, epsilon),
+        Series("thresholds, realizable", "m", flat, by_m, 1, threshold_error, epsilon),
+        Series("thresholds, agnostic", "n", noisy, large, -2 / 3, threshold_excess_error, 20.0),
+        Series("halfspaces, realizable", "n", space, small, -2, _assumed_realizable, 5 * epsilon),
+        Series("halfspaces, agnostic", "n", rough, small, -2 / 3, _assumed_agnostic, 5 * epsilon),
     ]
+
+
+def _assumed_realizable(size: int, failure: float) -> float:
+    del failure
+    return 2 * DIMENSION / size
+
+
+def _assumed_agnostic(size: int, failure: float) -> float:
+    del failure
+    return 0.5 * math.sqrt(DIMENSION / size)
 
 
 def run_series(series: Series, repetitions: int) -> list[Row]:
