@@ -1,0 +1,84 @@
+"""Every broken twin is rejected, and the tests say by which checker."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from teacher_student.auditing import audit
+from teacher_student.auditing.checks import Setting, exact_distances, exact_release, sampled_bound
+from teacher_student.auditing.exact import outcomes
+from teacher_student.auditing.pairs import all_split, halved_distance
+from teacher_student.auditing.twins import claimed, soft_label_law, threshold_twins
+from teacher_student.mechanisms import GeneratorNoise
+from teacher_student.privacy import calibrate
+
+# With these rows every twin is rejected without sampling, where a finite sum can tell it apart at all. Two wrong scales keep the
+# claim (more noise on the queries; less on the threshold, which the accountant over-estimates at this cutoff): those must be
+# heard in the draws.
+REJECTED_BY = {
+    "sensitivity_two": {"exact, distances", "sampled law"},
+    "one_payment_more": {"exact, release", "cutoff", "batches", "sampled law"},
+    "noise_halved": {"exact, distances", "draws", "threshold noise", "sampled law"},
+    "threshold_scale_0.7": {"draws", "threshold noise"},
+    "threshold_scale_1.3": {"exact, release", "draws", "threshold noise"},
+    "query_scale_0.7": {"exact, release", "draws", "sampled law"},
+    "query_scale_1.3": {"draws", "sampled law"},
+    "query_noise_reused": {"exact, distances", "draws", "sampled law"},
+    "threshold_redrawn": {"exact, release", "draws", "threshold kept"},
+}
+
+
+@pytest.fixture(scope="module")
+def report():
+    return audit("stability", epsilon=1.0, delta=1e-5, cutoff=3, trials=1000, seed=7)
+
+
+def test_the_mechanism_passes_and_every_twin_is_caught(report):
+    assert report.sound, str(report)
+    assert report.powerful, str(report)
+    assert "audit passed" in str(report)
+
+
+@pytest.mark.parametrize("twin", sorted(REJECTED_BY))
+def test_each_twin_is_rejected_by_these_checks(report, twin):
+    assert set(report.caught) == set(REJECTED_BY)
+    assert REJECTED_BY[twin] <= set(report.caught[twin])
+
+
+def _setting(epsilon, delta, trials=100):
+    return Setting(epsilon, delta, trials, 1e-9, lambda: GeneratorNoise(np.random.default_rng(11)))
+
+
+@pytest.mark.parametrize("mechanism", ["stability_paper", "stability_redraw", "stability_laplace"])
+def test_exact_checks_reject_twins_of_the_other_calibrations(mechanism):
+    setting = _setting(1.0, 1e-4)
+    parameters = calibrate(mechanism, epsilon=1.0, delta=1e-4, cutoff=1, num_queries=10)
+    assert exact_distances(claimed(parameters), setting).passed
+    assert exact_release(claimed(parameters), setting).passed
+    rejected = {twin.name for twin in threshold_twins(parameters) if not exact_distances(twin, setting).passed}
+    leaking = {twin.name for twin in threshold_twins(parameters) if not exact_release(twin, setting).passed}
+    assert {"sensitivity_two", "noise_halved"} <= rejected
+    assert {"one_payment_more", "threshold_scale_1.3"} <= leaking
+
+
+@pytest.mark.slow
+def test_sampled_bound_alone_rejects_halved_noise():
+    """Clopper-Pearson at error 1e-9. `stability_redraw` at one payment attains its epsilon, so halving the noise doubles it."""
+    parameters = calibrate("stability_redraw", epsilon=2.0, delta=1e-5, cutoff=1, num_queries=10)
+    setting = _setting(2.0, 1e-5, trials=40_000)
+    halved = next(twin for twin in threshold_twins(parameters) if twin.name == "noise_halved")
+    assert sampled_bound(claimed(parameters), setting).passed
+    assert not sampled_bound(halved, setting).passed
+
+
+@pytest.mark.parametrize(("sub_answers", "leak"), [(52, 173e-5), (100, 333e-5)])
+def test_soft_threshold_without_the_factor_two_leaks(sub_answers, leak):
+    """m = 1000, delta = 1e-5, T = 50: the printed loop releases a split label with probability 1.7e-3, 173 delta."""
+    numbers = {"epsilon": 1.0, "delta": 1e-5, "cutoff": 50, "num_queries": 1000}
+    split = all_split(sub_answers).seen(halved_distance)
+    printed = outcomes(soft_label_law(**numbers, sub_answers=sub_answers, factor=1), split).divergence(1.0)
+    assert printed.lower == pytest.approx(leak, rel=0.01)
+    assert printed.lower > 100 * numbers["delta"]
+    corrected = outcomes(soft_label_law(**numbers, sub_answers=100), all_split(100).seen(halved_distance)).divergence(1.0)
+    assert corrected.upper < numbers["delta"] / 10
