@@ -58,7 +58,7 @@ def test_fast_form_gives_the_same_answers_on_the_same_noise(redraw, seed):
 
 def test_query_in_the_middle_of_two_bins_is_answered_by_the_shifted_test():
     scores = [[0.49] * 20 + [0.51] * 20, [0.1] * 40]
-    noise = recorded([0], [0, 0, 0])
+    noise = recorded([0], [0] * 9)
     release = SoftLabelRelease(parameters())
     codes, state = release.answer(counts_of(scores), release.start(noise), noise)
     values, shifted = scores_of(codes, np.array(4))
@@ -146,10 +146,10 @@ def test_thresholds_are_drawn_as_accounted_and_the_redrawing_twin_is_caught(redr
 # Exact privacy of the default calibration: given the threshold's noise, all tests are independent.
 
 
-def transcripts(counts, release, *, budget=None, charge=lambda failed: failed):
-    """Law of the codes: {tuple of codes: probability}, summed over the threshold's noise; `charge` maps failed tests to units."""
+def transcripts(counts, release):
+    """Law of the codes: {tuple of codes: probability}, summed over the threshold's noise."""
     numbers = release.parameters
-    budget = numbers.cutoff if budget is None else budget
+    budget = numbers.cutoff
     (bins, distance), (shifted_bins, shifted_distance) = (plurality(part) for part in split(counts))
     grid = np.arange(-40, 41)
     weight = np.exp(-(grid.astype(float) ** 2) / (2 * float(numbers.threshold_scale) ** 2))
@@ -168,12 +168,12 @@ def transcripts(counts, release, *, budget=None, charge=lambda failed: failed):
                 continue
             first = fails(distance[query])
             after[(*codes, 2 * int(bins[query])), paid] += mass * (1 - first)
-            if paid + charge(1) >= budget:
-                after[(*codes, ABSTAIN), paid + charge(1)] += mass * first
+            if paid + 1 >= budget:
+                after[(*codes, ABSTAIN), paid + 1] += mass * first
                 continue
             second = fails(shifted_distance[query])
-            after[(*codes, 2 * int(shifted_bins[query]) + 1), paid + charge(1)] += mass * first * (1 - second)
-            after[(*codes, ABSTAIN), paid + charge(2)] += mass * first * second
+            after[(*codes, 2 * int(shifted_bins[query]) + 1), paid + 1] += mass * first * (1 - second)
+            after[(*codes, ABSTAIN), paid + 2] += mass * first * second
         live = after
     for (codes, _), mass in live.items():
         law[codes] += float(mass.sum())
@@ -203,9 +203,9 @@ def neighbours(num_queries, num_teachers):
             yield table, other
 
 
-def worst(release, num_queries, num_teachers, epsilon, **twin):
+def worst(release, num_queries, num_teachers, epsilon):
     return max(
-        divergence(transcripts(counts_of(one), release, **twin), transcripts(counts_of(two), release, **twin), epsilon)
+        divergence(transcripts(counts_of(one), release), transcripts(counts_of(two), release), epsilon)
         for one, two in neighbours(num_queries, num_teachers)
     )
 
