@@ -1,0 +1,160 @@
+"""The inner loop: one chunk of teachers from their start to their last step. It knows nothing of Lightning."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from teacher_student.arguments import ArgumentError
+from teacher_student.teachers.engines import Engine, Stack
+from teacher_student.teachers.optimizers import TeacherDecay, build_optimizer, clip_per_teacher
+from teacher_student.teachers.records import ChunkBatches, ChunkRecords
+from teacher_student.teachers.seeds import derived_keys, shard_seed
+
+# Row indices are prepared this many at a time, so that memory does not grow with the number of steps.
+_ROWS_PER_WINDOW = 2**20
+
+
+@dataclass(frozen=True)
+class TrainedChunk:
+    """A finished chunk.
+
+    Attributes:
+        stack: parameters of its teachers, on the CPU.
+        abstaining: (teachers,) bool: no usable records, failed, or diverged.
+        losses: (teachers,) mean loss over the last steps; private.
+    """
+
+    stack: Stack
+    abstaining: Tensor
+    losses: Tensor
+
+
+class ChunkTrainer:
+    """Trains one chunk. All its choices are public constants; the records enter only through batches.
+
+    Args:
+        engine: from `build_engine`.
+        records: the chunk's records, on the device.
+        master_seed: the run's seed.
+        decays: weight decay of each of the chunk's teachers.
+    """
+
+    def __init__(self, engine: Engine, records: ChunkRecords, master_seed: int, decays: Sequence[float]) -> None:
+        self.engine, self.records, self.settings = engine, records, engine.settings
+        self._batches = ChunkBatches(records, self.settings.batch_size, master_seed)
+        seeds = [shard_seed(master_seed, shard, "draws") for shard in records.shards]
+        self._keys = torch.tensor(seeds, dtype=torch.int64, device=records.features.device)
+        self._seed, self._decays = seeds[0], tuple(decays)
+        self._window = max(1, _ROWS_PER_WINDOW // (records.num_teachers * self.settings.batch_size))
+
+    def train(self, stack: Stack, on_window: Callable[[int], None] | None = None) -> TrainedChunk:
+        """Train from `stack` for the settings' number of steps.
+
+        Args:
+            stack: starting parameters of the chunk's teachers.
+            on_window: called now and then with the number of steps taken.
+        """
+        device = self.records.features.device
+        packed = self.engine.pack({name: tensor.to(device) for name, tensor in stack.items()})
+        same_decay = len(set(self._decays)) == 1
+        optimizer = build_optimizer(packed, self.settings, self._decays[0] if same_decay else 0.0)
+        decay = None if same_decay else TeacherDecay(self._decays, self.settings.optimizer == "adamw")
+        losses = torch.zeros(self.records.num_teachers, device=device)
+        for first in range(0, self.settings.steps, self._window):
+            steps = min(self._window, self.settings.steps - first)
+            rows = self._batches.rows(first, steps).to(device)
+            total = torch.zeros_like(losses)
+            for step in range(steps):
+                total += self._step(packed, optimizer, decay, rows[step], first + step)
+            losses = total / steps
+            if on_window is not None:
+                on_window(first + steps)
+        return self._finished(self.engine.unpack(packed), losses)
+
+    def _step(
+        self,
+        packed: Sequence[Tensor],
+        optimizer: torch.optim.Optimizer,
+        decay: TeacherDecay | None,
+        rows: Tensor,
+        step: int,
+    ) -> Tensor:
+        keys = derived_keys(self._keys, step)
+        features, labels = self._batch(rows, keys)
+        losses = self.engine.gradients(packed, features, labels, keys)
+        rate = self.settings.learning_rate_at(step)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        if self.settings.clip_norm is not None:
+            gradients = [tensor.grad for tensor in packed if tensor.grad is not None]
+            leading = gradients if self.engine.lockstep else [gradient.unsqueeze(0) for gradient in gradients]
+            clip_per_teacher(leading, self.settings.clip_norm)
+        if decay is not None:
+            decay(packed, rate)
+        optimizer.step()
+        return losses.float()
+
+    def _batch(self, rows: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Gather (teachers, batch, ...) features and (teachers, batch) labels."""
+        flat = rows.reshape(-1)
+        features = torch.index_select(self.records.features, 0, flat)
+        features = as_numbers(features, self.settings.dtype)
+        features = features.reshape(*rows.shape, *features.shape[1:])
+        if self.settings.augment is not None:
+            features = self.settings.augment(features, derived_keys(keys, -1))
+        return features, torch.index_select(self.records.labels, 0, flat).reshape(rows.shape)
+
+    def _finished(self, stack: Stack, losses: Tensor) -> TrainedChunk:
+        diverged = torch.zeros(self.records.num_teachers, dtype=torch.bool, device=losses.device)
+        for tensor in stack.values():
+            diverged |= ~torch.isfinite(tensor).reshape(len(tensor), -1).all(1)
+        abstaining = diverged.cpu() | self.records.unusable.cpu()
+        return TrainedChunk({name: tensor.cpu() for name, tensor in stack.items()}, abstaining, losses.cpu())
+
+
+def as_numbers(features: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return features in `dtype`; uint8 images are read as value / 255, a public rule."""
+    return features.to(dtype).div_(255) if features.dtype == torch.uint8 else features.to(dtype)
+
+
+def rehearse(engine: Engine, record: Tensor, device: torch.device) -> None:
+    """Train one teacher without records for two steps, so that a mistake in network or settings shows before training.
+
+    Raises:
+        ArgumentError: the training fails on made-up records, hence for public reasons.
+    """
+    features, labels = torch.zeros((1, *record.shape), dtype=record.dtype), torch.zeros(1, dtype=torch.int64)
+    records = ChunkRecords(features, labels, (0,), (0,), (0,), torch.ones(1, dtype=torch.bool)).to(device)
+    trainer = ChunkTrainer(engine, records, master_seed=0, decays=[0.0])
+    trainer.settings = dataclasses.replace(engine.settings, steps=2, warmup_steps=0)
+    stack = {name: value.detach().clone().unsqueeze(0) for name, value in engine.network.state_dict().items()}
+    try:
+        with torch.random.fork_rng(devices=[]):
+            trainer.train(stack)
+    except Exception as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ArgumentError(
+            f"network and settings must train on records of shape {tuple(record.shape)}, but: {reason}"
+        ) from error
+
+
+def train_chunk(trainer: ChunkTrainer, stack: Stack, on_window: Callable[[int], None] | None = None) -> TrainedChunk:
+    """Train a chunk; in a chunk of one teacher an error abstains, so that one shard's records cannot stop the run.
+
+    The default generator is seeded from the teacher's own seed, for networks that draw from it, and put back afterwards.
+    """
+    if trainer.engine.lockstep:
+        return trainer.train(stack, on_window)
+    device = trainer.records.features.device
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(trainer._seed)
+        try:
+            return trainer.train(stack, on_window)
+        except Exception:  # noqa: BLE001  whatever a shard's records provoke, it must stay with that shard's teacher
+            failed = torch.ones(trainer.records.num_teachers, dtype=torch.bool)
+            return TrainedChunk(stack, failed, torch.full((trainer.records.num_teachers,), torch.nan))

@@ -1,0 +1,162 @@
+"""Stacked linear layers as batched products: weights are kept as (teachers, inputs, outputs), one `bmm` serves a chunk.
+
+The backward pass is written out for stacks of linear layers and ReLU. It is short, it writes into the gradients of the step
+before, and it saves autograd's bookkeeping and temporary tensors. Every product is one matrix product per teacher, so that no
+teacher's numbers enter another's sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from teacher_student.arguments import ArgumentError
+from teacher_student.teachers.dropout import KeyedDropout, drop
+from teacher_student.teachers.engines.interface import Engine, Stack, smooth_targets
+from teacher_student.teachers.networks import Offset
+from teacher_student.teachers.seeds import derived_keys
+from teacher_student.teachers.settings import TrainingSettings
+
+_TRANSPARENT = (nn.Flatten, nn.Identity, Offset)  # these do nothing to a flat record while training
+
+
+def linear_layers(network: nn.Module) -> list[tuple[str, nn.Module]] | None:
+    """Return the network's layers, named, if it is a plain sequence of linear layers, ReLU and dropout; else None."""
+    layers: list[tuple[str, nn.Module]] = []
+
+    def walk(prefix: str, module: nn.Module) -> bool:
+        if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
+            return all(walk(f"{prefix}.{name}" if prefix else name, child) for name, child in module.named_children())
+        layers.append((prefix, module))
+        return type(module) in (nn.Linear, nn.ReLU, KeyedDropout, *_TRANSPARENT)
+
+    if not walk("", network) or _has_hooks(network):
+        return None
+    kinds = [type(module) for _, module in layers if not isinstance(module, _TRANSPARENT)]
+    linear_ends = bool(kinds) and kinds[0] is nn.Linear and kinds[-1] is nn.Linear
+    flat_start = isinstance(layers[0][1], nn.Flatten) or layers[0][1] is layers[-1][1]
+    return layers if linear_ends and (flat_start or kinds[0] is nn.Linear) else None
+
+
+def _has_hooks(network: nn.Module) -> bool:
+    return any(module._forward_hooks or module._forward_pre_hooks for module in network.modules())
+
+
+class BatchedEngine(Engine):
+    """Linear layers and ReLU, all teachers of a chunk in one product.
+
+    Raises:
+        ArgumentError: the network is not a plain sequence of such layers.
+    """
+
+    name: ClassVar[str] = "batched"
+
+    def __init__(self, network: nn.Module, settings: TrainingSettings, dropout_keys: Sequence[str] = ()) -> None:
+        super().__init__(network, settings, dropout_keys)
+        layers = linear_layers(network)
+        if layers is None:
+            raise ArgumentError("engine=batched must get a sequence of linear layers and ReLU; use engine=auto or engine=vmap")
+        self._all_layers = layers
+        self._layers = [(name, module) for name, module in layers if not isinstance(module, _TRANSPARENT)]
+
+    def pack(self, stack: Stack) -> list[Tensor]:
+        """Weights as (teachers, inputs, outputs), biases as (teachers, outputs)."""
+        packed = []
+        for name, module in self._layers:
+            if isinstance(module, nn.Linear):
+                packed.append(stack[f"{name}.weight"].transpose(1, 2).contiguous())
+                if module.bias is not None:
+                    packed.append(stack[f"{name}.bias"].clone())
+        return packed
+
+    def unpack(self, packed: Sequence[Tensor]) -> Stack:
+        """Back to the layout of `nn.Linear`."""
+        stack, rest = {}, iter(packed)
+        for name, module in self._layers:
+            if isinstance(module, nn.Linear):
+                stack[f"{name}.weight"] = next(rest).detach().transpose(1, 2).contiguous()
+                if module.bias is not None:
+                    stack[f"{name}.bias"] = next(rest).detach().clone()
+        return stack
+
+    @torch.no_grad()
+    def gradients(self, packed: Sequence[Tensor], features: Tensor, labels: Tensor, keys: Tensor) -> Tensor:
+        """See `Engine.gradients`."""
+        rest, inputs, values = iter(packed), [], features.flatten(2)
+        with self.autocast(values.device):
+            for _, module in self._layers:
+                inputs.append(values)
+                if isinstance(module, nn.Linear):
+                    weight = next(rest)
+                    bias = next(rest) if module.bias is not None else None
+                    values = torch.bmm(values, weight) if bias is None else torch.baddbmm(bias.unsqueeze(1), values, weight)
+                elif isinstance(module, KeyedDropout):
+                    values = drop(values, derived_keys(keys, module.layer), module.probability)
+                else:
+                    values = values.relu_() if len(inputs) > 1 else values.relu()
+            losses, error = self._loss(values.to(self.settings.dtype), labels)
+            self._backward(packed, inputs, error, keys)
+        return losses
+
+    def _loss(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        log_shares = functional.log_softmax(scores, -1)
+        targets = smooth_targets(labels, scores.shape[-1], self.settings.label_smoothing, scores.dtype)
+        losses = -(log_shares * targets).sum(-1).mean(-1)
+        return losses, log_shares.exp_().sub_(targets).div_(labels.shape[1])
+
+    def _backward(self, packed: Sequence[Tensor], inputs: Sequence[Tensor], error: Tensor, keys: Tensor) -> None:
+        rest = list(packed)
+        for position in reversed(range(len(self._layers))):
+            module, values = self._layers[position][1], inputs[position]
+            if isinstance(module, nn.Linear):
+                if module.bias is not None:
+                    _accumulate(rest.pop(), error.sum(1))
+                weight = rest.pop()
+                _product(weight, values, error)
+                error = torch.bmm(error, weight.transpose(1, 2)) if position else error
+            elif isinstance(module, KeyedDropout):
+                error = drop(error, derived_keys(keys, module.layer), module.probability)
+            else:
+                error = torch.ops.aten.threshold_backward(error, _output(inputs, position), 0)
+
+    def scores(self, stack: Stack, features: Tensor) -> Tensor:
+        """See `Engine.scores`. The first layer is one product for all teachers, since they share its input."""
+        values, shared = features.flatten(1), True
+        with self.autocast(features.device):
+            for name, module in self._all_layers:
+                if isinstance(module, nn.Linear):
+                    weight = stack[f"{name}.weight"]
+                    if shared:
+                        products = values @ weight.flatten(0, 1).T
+                        values, shared = products.unflatten(1, weight.shape[:2]).transpose(0, 1), False
+                    else:
+                        values = torch.bmm(values, weight.transpose(1, 2))
+                    values = values if module.bias is None else values + stack[f"{name}.bias"].unsqueeze(1)
+                elif isinstance(module, nn.ReLU):
+                    values = values.relu()
+                elif isinstance(module, Offset):
+                    values = module(values)
+        return values.to(self.settings.dtype)
+
+
+def _output(inputs: Sequence[Tensor], position: int) -> Tensor:
+    """What the ReLU at `position` returned: the next layer's input."""
+    return inputs[position + 1]
+
+
+def _product(weight: Tensor, values: Tensor, error: Tensor) -> None:
+    if weight.grad is not None and not torch.is_autocast_enabled(weight.device.type):
+        torch.bmm(values.transpose(1, 2), error, out=weight.grad)
+    else:
+        _accumulate(weight, torch.bmm(values.transpose(1, 2), error))
+
+
+def _accumulate(parameter: Tensor, gradient: Tensor) -> None:
+    if parameter.grad is None:
+        parameter.grad = gradient.to(parameter.dtype)
+    else:
+        parameter.grad.copy_(gradient)

@@ -1,0 +1,151 @@
+"""Which engine, and how many teachers in flight. Both are decided by public facts: the network, the settings, the machine."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from teacher_student.arguments import ArgumentError
+from teacher_student.teachers.dropout import key_dropouts
+from teacher_student.teachers.engines.batched import BatchedEngine, linear_layers
+from teacher_student.teachers.engines.interface import Engine, Stack
+from teacher_student.teachers.engines.sequential import SequentialEngine
+from teacher_student.teachers.engines.vectorized import VmapEngine
+from teacher_student.teachers.seeds import shard_seed
+from teacher_student.teachers.settings import TrainingSettings
+
+Network = Callable[[], nn.Module]
+_ENGINES: dict[str, type[Engine]] = {"batched": BatchedEngine, "vmap": VmapEngine, "sequential": SequentialEngine}
+_DEFAULT_CACHE = 32 * 2**20
+_log = logging.getLogger(__name__)
+
+
+def build_engine(network: Network, settings: TrainingSettings, example: Tensor, device: torch.device) -> Engine:
+    """Build the engine that `settings.engine` names, or the one that the rule picks.
+
+    The rule: a plain sequence of linear layers and ReLU takes "batched"; convolutions on a CPU, batch normalisation,
+    recurrent layers and whatever fails the isolation probe take "sequential"; the rest takes "vmap".
+
+    Args:
+        network: builds one teacher's network.
+        settings: public constants.
+        example: a batch of zeros, shaped like a batch of records.
+        device: where the teachers are trained.
+
+    Raises:
+        ArgumentError: the named engine cannot train this network, or would couple its teachers.
+    """
+    base = network()
+    if not isinstance(base, nn.Module):
+        raise ArgumentError(f"network must be a callable that returns an nn.Module, got {type(base).__name__}")
+    base = base.to(settings.dtype)
+    keys = key_dropouts(base)
+    name = settings.engine if settings.engine != "auto" else _rule(base, settings, keys, example, device)
+    if name == "vmap" and _stateful(base):
+        raise ArgumentError(
+            "engine=vmap must get a network without buffers that training changes, got some (batch normalisation?); "
+            "convert it with group_normalized(), or use engine=sequential"
+        )
+    engine = _ENGINES[name](base, settings, keys)
+    if name == "vmap" and settings.engine == "vmap" and not _isolated(engine, example):
+        raise ArgumentError("engine=vmap must get a network that keeps stacked teachers apart; use engine=sequential")
+    return engine
+
+
+def _stateful(base: nn.Module) -> bool:
+    """Whether a teacher is more than its parameters: running statistics, or any other buffer that is saved with it."""
+    return any(name in base.state_dict() for name, _ in base.named_buffers())
+
+
+def _rule(base: nn.Module, settings: TrainingSettings, keys: list[str], example: Tensor, device: torch.device) -> str:
+    if linear_layers(base) is not None:
+        return "batched"
+    convolutional = any(isinstance(module, nn.modules.conv._ConvNd) for module in base.modules())
+    if (convolutional and device.type == "cpu") or _stateful(base):
+        return "sequential"
+    if _isolated(VmapEngine(base, settings, keys), example):
+        return "vmap"
+    _log.info("the network cannot be stacked; its teachers are trained one after the other")
+    return "sequential"
+
+
+def _isolated(engine: Engine, example: Tensor) -> bool:
+    """Probe on made-up records: two steps of two teachers, twice; the first teacher's records differ, the second's do not."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn((3, *example.shape), generator=generator).to(example.dtype)
+    labels = torch.zeros((2, len(example)), dtype=torch.int64)
+    stack = {name: torch.stack([value.detach()] * 2) for name, value in engine.network.named_parameters()}
+    keys = torch.tensor([1, 2])
+    engine.network.train()
+    before = _attributes(engine.network)
+    try:
+        seen = []
+        for features in (noise[[0, 2]], noise[[1, 2]]):
+            packed = engine.pack(stack)
+            for _ in range(2):
+                engine.gradients(packed, features, labels, keys)
+                packed = [(tensor - 0.1 * tensor.grad).detach() for tensor in packed if tensor.grad is not None]
+            seen.append(packed)
+    except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
+        _log.info("the network cannot be stacked: %s", error)
+        return False
+    unchanged = _attributes(engine.network) == before
+    return unchanged and all(torch.equal(one[1], other[1]) for one, other in zip(*seen, strict=True))
+
+
+def _attributes(network: nn.Module) -> list[dict[str, int]]:
+    """Identities of every attribute of every module: a forward pass that keeps something in one of them shows here."""
+    return [{name: id(value) for name, value in vars(module).items() if name != "training"} for module in network.modules()]
+
+
+def chunk_size(engine: Engine, settings: TrainingSettings, num_teachers: int, record: Tensor, device: torch.device) -> int:
+    """Return the number of teachers in flight: a function of public constants and of the machine, kept in the manifest.
+
+    On a CPU parameters, gradients and momentum (3 tensors) and the batch, read and written, fill at most half the last-level
+    cache; beyond it cache misses eat the gain. On an accelerator at most a third of its memory is filled.
+
+    Args:
+        engine: the engine; a sequential one has one teacher in flight.
+        settings: public constants.
+        num_teachers: number of teachers.
+        record: one record.
+        device: where the teachers are trained.
+    """
+    if not engine.lockstep:
+        return 1
+    if settings.chunk is not None:
+        return min(settings.chunk, num_teachers)
+    size = torch.empty(0, dtype=settings.dtype).element_size()
+    parameters = sum(parameter.numel() for parameter in engine.network.parameters())
+    batch = settings.batch_size * record.numel()
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return max(1, min(num_teachers, int(free / 3 / size / (6 * parameters + 20 * batch))))
+    return max(1, min(num_teachers, int(_last_level_cache() / 2 / size / (3 * parameters + 2 * batch))))
+
+
+def _last_level_cache() -> int:
+    """Bytes of a CPU's last-level cache, or a common size where the system does not say."""
+    path = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
+    try:
+        text = path.read_text().strip()
+        return int(text.rstrip("KM")) * {"K": 2**10, "M": 2**20}.get(text[-1], 1)
+    except (OSError, ValueError):
+        return _DEFAULT_CACHE
+
+
+def initial_stack(network: Network, settings: TrainingSettings, master_seed: int, shards: range | tuple[int, ...]) -> Stack:
+    """Start every teacher from its own seed, on the CPU, whatever the device."""
+    states = []
+    with torch.random.fork_rng(devices=[]):
+        for shard in shards:
+            torch.default_generator.manual_seed(shard_seed(master_seed, shard, "start"))
+            module = network().to(settings.dtype)
+            key_dropouts(module)
+            states.append(copy.copy(module.state_dict()))
+    return {name: torch.stack([state[name] for state in states]) for name in states[0]}

@@ -1,0 +1,74 @@
+"""What every engine offers. A stack holds one network's tensors for many teachers: name -> (teachers, ...).
+
+Stacks have the layout of `nn.Module.state_dict`, whatever layout an engine works in, so that teachers trained by one engine
+can be saved, and can vote through another.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from teacher_student.teachers.settings import TrainingSettings
+
+Stack = dict[str, Tensor]
+
+
+class Engine(ABC):
+    """Gradients and class scores of many teachers at once.
+
+    An engine owns its copy of the network and serves one thread: two threads must not share one.
+
+    Args:
+        network: a network of the teachers' kind, with every dropout keyed; its values are not used.
+        settings: public constants of the training.
+        dropout_keys: names of the dropout keys in the network.
+    """
+
+    name: ClassVar[str]
+    lockstep: ClassVar[bool] = True  # whether a chunk of several teachers advances together
+
+    def __init__(self, network: nn.Module, settings: TrainingSettings, dropout_keys: Sequence[str] = ()) -> None:
+        self.network, self.settings, self.dropout_keys = network, settings, tuple(dropout_keys)
+
+    @abstractmethod
+    def pack(self, stack: Stack) -> list[Tensor]:
+        """Return leaf tensors for the optimiser, teachers first, in the engine's own layout."""
+
+    @abstractmethod
+    def unpack(self, packed: Sequence[Tensor]) -> Stack:
+        """Inverse of `pack`: the stack after training."""
+
+    @abstractmethod
+    def gradients(self, packed: Sequence[Tensor], features: Tensor, labels: Tensor, keys: Tensor) -> Tensor:
+        """Fill `.grad` of every packed tensor with the gradient of the *sum* of the teachers' losses.
+
+        A mean over teachers would divide every learning rate by the number of teachers.
+
+        Args:
+            packed: from `pack`.
+            features: (teachers, batch, ...).
+            labels: (teachers, batch) int64.
+            keys: (teachers,) int64, the teachers' random keys of this step.
+
+        Returns:
+            (teachers,) losses, each a mean over its own batch.
+        """
+
+    @abstractmethod
+    def scores(self, stack: Stack, features: Tensor) -> Tensor:
+        """Return class scores (teachers, points, num_classes) of shared `features` (points, ...)."""
+
+    def autocast(self, device: torch.device) -> torch.autocast:
+        """Products in bfloat16, which needs no loss scaling, if the settings say so."""
+        return torch.autocast(device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
+
+
+def smooth_targets(labels: Tensor, num_classes: int, smoothing: float, dtype: torch.dtype) -> Tensor:
+    """Return target distributions (..., num_classes): 1 - smoothing on the label, plus smoothing / num_classes everywhere."""
+    targets = torch.full((*labels.shape, num_classes), smoothing / num_classes, dtype=dtype, device=labels.device)
+    return targets.scatter_(-1, labels.unsqueeze(-1), 1 - smoothing + smoothing / num_classes)

@@ -1,0 +1,61 @@
+"""Any network without state between records: gradients by `torch.func`, vectorised over the teachers of a chunk."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+from torch.nn import functional
+
+from teacher_student.teachers.engines.interface import Engine, Stack
+from teacher_student.teachers.settings import TrainingSettings
+
+
+class VmapEngine(Engine):
+    """`vmap(grad)` over the teachers. `randomness="error"` refuses any draw that is not keyed by the teacher."""
+
+    name: ClassVar[str] = "vmap"
+
+    def __init__(self, network: nn.Module, settings: TrainingSettings, dropout_keys: Sequence[str] = ()) -> None:
+        super().__init__(copy.deepcopy(network), settings, dropout_keys)
+        self._names = [name for name, _ in self.network.named_parameters()]
+        step = vmap(grad_and_value(self._loss), in_dims=(0, 0, 0, 0), randomness="error")
+        self._step = torch.compile(step, dynamic=False) if settings.compile else step
+        self._scores = vmap(self._score, in_dims=(0, None), randomness="error")
+
+    def _loss(self, parameters: Stack, features: Tensor, labels: Tensor, key: Tensor) -> Tensor:
+        keys = dict.fromkeys(self.dropout_keys, key)
+        scores = functional_call(self.network, {**parameters, **keys}, (features,))
+        return functional.cross_entropy(scores.to(self.settings.dtype), labels, label_smoothing=self.settings.label_smoothing)
+
+    def _score(self, parameters: Stack, features: Tensor) -> Tensor:
+        return functional_call(self.network, parameters, (features,))
+
+    def pack(self, stack: Stack) -> list[Tensor]:
+        """Stacked parameters as they are."""
+        return [stack[name].clone() for name in self._names]
+
+    def unpack(self, packed: Sequence[Tensor]) -> Stack:
+        """Stacked parameters, named."""
+        return {name: tensor.detach().clone() for name, tensor in zip(self._names, packed, strict=True)}
+
+    def gradients(self, packed: Sequence[Tensor], features: Tensor, labels: Tensor, keys: Tensor) -> Tensor:
+        """See `Engine.gradients`."""
+        self.network.to(features.device).train()
+        parameters = dict(zip(self._names, packed, strict=True))
+        with self.autocast(features.device):
+            gradients, losses = self._step(parameters, features, labels, keys)
+        for name, tensor in parameters.items():
+            tensor.grad = gradients[name]
+        return losses.detach()
+
+    @torch.no_grad()
+    def scores(self, stack: Stack, features: Tensor) -> Tensor:
+        """See `Engine.scores`."""
+        self.network.to(features.device).eval()
+        with self.autocast(features.device):
+            return self._scores(stack, features).to(self.settings.dtype)

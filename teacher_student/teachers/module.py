@@ -1,0 +1,170 @@
+"""Many teachers as one LightningModule: one Lightning epoch trains one chunk of stacked teachers.
+
+The parameters of teachers are never registered with the module: a distributed strategy can neither average nor broadcast what
+it does not see. Each rank trains whole chunks, number `rank`, `rank + world size` and so on, so that the chunks, and with them
+every teacher's last bit, are the same on any number of devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import lightning
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from teacher_student.labels import ABSTAIN
+from teacher_student.teachers.chunk import ChunkTrainer, as_numbers, train_chunk
+from teacher_student.teachers.engines import Engine, Network, initial_stack
+from teacher_student.teachers.records import ChunkRecords, ShardedRecords
+from teacher_student.teachers.settings import TrainingSettings
+from teacher_student.teachers.store import TeacherStore
+
+# Class scores are computed this many at a time, so that votes need the memory of a block and not of a block times a chunk.
+_SCORES_PER_PASS = 2**22
+
+
+class ChunkQueue:
+    """Feeds a trainer one chunk's records in each epoch."""
+
+    def __init__(self, records: ShardedRecords, numbers: Sequence[int], chunk: int, num_classes: int) -> None:
+        self._records, self._numbers, self._chunk, self._num_classes = records, list(numbers), chunk, num_classes
+        self._next = 0
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[tuple[int, ChunkRecords]]:
+        number = self._numbers[self._next]
+        self._next += 1
+        last = min((number + 1) * self._chunk, self._records.num_teachers)
+        yield number, self._records.chunk(number * self._chunk, last, self._num_classes)
+
+
+class PointBlock:
+    """Feeds a trainer one block of public points. Not a list: Lightning would take its members for loaders."""
+
+    def __init__(self, points: Tensor) -> None:
+        self._points = points
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[Tensor]:
+        yield self._points
+
+
+class TeacherEnsemble(lightning.LightningModule):
+    """k teachers of one architecture, each trained on its own shard alone.
+
+    Args:
+        network: builds one teacher's network; called once for each teacher, with the teacher's seed.
+        settings: public constants of the training.
+        num_teachers: k.
+        num_classes: number of classes.
+        master_seed: every teacher's seed is a keyed hash of it and the shard's index.
+        engine: trains and evaluates a chunk.
+        chunk: teachers in a chunk.
+        store: keeps finished chunks.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        settings: TrainingSettings,
+        *,
+        num_teachers: int,
+        num_classes: int,
+        master_seed: int,
+        engine: Engine,
+        chunk: int,
+        store: TeacherStore,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.network, self.settings, self.master_seed = network, settings, master_seed
+        self.num_teachers, self.num_classes, self.chunk = num_teachers, num_classes, chunk
+        self.store = store
+        self._engine = [engine]  # in a list, so that Lightning does not register its network
+
+    @property
+    def engine(self) -> Engine:
+        """The engine in use."""
+        return self._engine[0]
+
+    @property
+    def num_chunks(self) -> int:
+        """Chunks of teachers; the last may be smaller."""
+        return -(-self.num_teachers // self.chunk)
+
+    def shards_of(self, number: int) -> range:
+        """Indices of the teachers in a chunk."""
+        return range(number * self.chunk, min((number + 1) * self.chunk, self.num_teachers))
+
+    def chunks_of_rank(self, rank: int, world_size: int) -> list[int]:
+        """Numbers of the chunks that a rank trains."""
+        return list(range(rank, self.num_chunks, world_size))
+
+    def configure_optimizers(self) -> list[torch.optim.Optimizer]:
+        """None for Lightning: every chunk has its own, over the chunk's tensors."""
+        return []
+
+    def training_step(self, batch: tuple[int, ChunkRecords], batch_idx: int) -> None:  # noqa: ARG002
+        """Train one chunk from its start to its last step, and keep it."""
+        number, records = batch
+        shards = self.shards_of(number)
+        decays = self.settings.decays(self.num_teachers)
+        trainer = ChunkTrainer(self.engine, records, self.master_seed, [decays[shard] for shard in shards])
+        trained = train_chunk(trainer, initial_stack(self.network, self.settings, self.master_seed, shards))
+        self.store.put(number, trained)
+        if self.trainer.logger is not None:
+            mean = trained.losses[~trained.abstaining].mean()
+            self.trainer.logger.log_metrics({"teachers/loss": float(mean.nan_to_num(0.0))}, step=shards.stop)
+
+    def predict_step(self, batch: Tensor, batch_idx: int) -> Tensor:  # noqa: ARG002
+        """Return the votes (points, num_teachers) int16 of this rank's teachers on public points; -1 abstains."""
+        votes = torch.full((len(batch), self.num_teachers), ABSTAIN, dtype=torch.int16)
+        world_size = self.trainer.world_size if self._trainer is not None else 1
+        for number in self.chunks_of_rank(self.global_rank if world_size > 1 else 0, world_size):
+            shards = self.shards_of(number)
+            votes[:, shards.start : shards.stop] = self._chunk_votes(number, batch)
+        return votes
+
+    def _chunk_votes(self, number: int, points: Tensor) -> Tensor:
+        trained = self.store.get(number)
+        stack = {name: tensor.to(points.device) for name, tensor in trained.stack.items()}
+        widest = max(tensor[0].numel() // max(1, tensor[0].shape[-1]) for tensor in stack.values() if tensor[0].ndim)
+        passes = max(1, _SCORES_PER_PASS // (len(trained.abstaining) * widest))
+        votes = []
+        for part in points.split(passes):
+            scores = self.engine.scores(stack, as_numbers(part, self.settings.dtype))
+            chosen = scores.argmax(-1)
+            votes.append(chosen.masked_fill_(~torch.isfinite(scores).all(-1), ABSTAIN).T.to(torch.int16).cpu())
+        joined = torch.cat(votes)
+        return joined.masked_fill_(trained.abstaining, ABSTAIN)
+
+    def teacher(self, index: int) -> torch.nn.Module:
+        """Return one teacher as a network of its own, for inspection. It is private, like everything it says."""
+        network = self.network().to(self.settings.dtype)
+        trained = self.store.get(index // self.chunk)
+        network.load_state_dict({name: tensor[index % self.chunk] for name, tensor in trained.stack.items()})
+        return network.eval()
+
+    def abstaining(self) -> npt.NDArray[np.bool_]:
+        """Return (num_teachers,) bool: teachers that never vote. Private."""
+        return np.concatenate([self.store.get(number).abstaining.numpy() for number in range(self.num_chunks)])
+
+    def manifest(self) -> dict[str, Any]:
+        """Return what trained these teachers, JSON-able."""
+        return {
+            "num_teachers": self.num_teachers,
+            "num_classes": self.num_classes,
+            "master_seed": self.master_seed,
+            "settings": self.settings.to_dict(),
+            "network": str(self.network()),
+            "engine": self.engine.name,
+            "chunk": self.chunk,
+        }

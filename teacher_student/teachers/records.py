@@ -1,0 +1,195 @@
+"""Private records as the teachers see them: flat storage, a chunk of shards at a time, batches of a public shape.
+
+Nothing is padded to the largest shard. Every teacher walks through permutations of its own shard, drawn from its own seed,
+for a public number of steps with a public batch size: a shard smaller than a batch repeats records, a large one may not
+finish a pass. No shape and no step count depends on a shard's size, so no shard's size can touch another teacher.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from teacher_student.arguments import ArgumentError
+from teacher_student.teachers.seeds import shard_seed
+
+# Permutations of a small shard are drawn this many positions at a time: one generator then serves many passes.
+_POSITIONS_PER_DRAW = 4096
+
+
+@dataclass(frozen=True)
+class ChunkRecords:
+    """The records of one chunk of teachers.
+
+    Attributes:
+        features: (records + 1, ...); the last row is a dummy of zeros, which empty shards train on.
+        labels: (records + 1,) int64.
+        starts: first row of every shard.
+        sizes: rows of every shard; 0 for an empty one.
+        shards: index of every shard, which is its teacher's index.
+        unusable: (teachers,) bool: no records, or labels that are no class. Such a teacher abstains.
+    """
+
+    features: Tensor
+    labels: Tensor
+    starts: tuple[int, ...]
+    sizes: tuple[int, ...]
+    shards: tuple[int, ...]
+    unusable: Tensor
+
+    @property
+    def num_teachers(self) -> int:
+        """Teachers in the chunk."""
+        return len(self.shards)
+
+    def to(self, device: torch.device) -> ChunkRecords:
+        """Return the chunk on `device`; Lightning calls this."""
+        moved = {name: getattr(self, name).to(device) for name in ("features", "labels", "unusable")}
+        return dataclasses.replace(self, **moved)
+
+
+@dataclass(frozen=True)
+class ShardedRecords:
+    """Flat and ragged: shard j holds the records `order[offsets[j]:offsets[j + 1]]`.
+
+    Attributes:
+        features: (n, ...) floating point, or uint8 (read as value / 255).
+        labels: (n,) int64.
+        order: (n,) int64, positions in `features`.
+        offsets: (num_teachers + 1,) int64, rising from 0.
+    """
+
+    features: Tensor
+    labels: Tensor
+    order: Tensor
+    offsets: Tensor
+
+    @classmethod
+    def of(cls, features: object, labels: object, order: object, offsets: object) -> ShardedRecords:
+        """Check the arrays and wrap them without a copy.
+
+        Raises:
+            ArgumentError: lengths that disagree, or offsets that are no partition.
+        """
+        flat = _tensor("features", features)
+        if flat.dtype != torch.uint8 and not flat.is_floating_point():
+            raise ArgumentError(f"features must be floating-point numbers or uint8, got {flat.dtype}")
+        indices = [_tensor(name, value).long() for name, value in (("labels", labels), ("order", order), ("offsets", offsets))]
+        records = cls(flat, *indices)
+        records._check()
+        return records
+
+    def _check(self) -> None:
+        if self.features.ndim < 2 or len(self.labels) != len(self.features):
+            raise ArgumentError(
+                f"features and labels must hold one row for each record, got {len(self.features)} and {len(self.labels)}"
+            )
+        offsets = self.offsets
+        if offsets.ndim != 1 or len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(self.order):
+            raise ArgumentError(f"offsets must rise from 0 to the number of ordered records, {len(self.order)}")
+        if bool((offsets.diff() < 0).any()):
+            raise ArgumentError("offsets must not fall")
+        if len(self.order) and (int(self.order.min()) < 0 or int(self.order.max()) >= len(self.features)):
+            raise ArgumentError(f"order must hold positions from 0 to {len(self.features) - 1}")
+
+    @property
+    def num_teachers(self) -> int:
+        """Number of shards, empty ones included."""
+        return len(self.offsets) - 1
+
+    def chunk(self, first: int, last: int, num_classes: int) -> ChunkRecords:
+        """Gather the shards `first` to `last` - 1, and nothing else."""
+        low, high = int(self.offsets[first]), int(self.offsets[last])
+        rows = self.order[low:high]
+        features = torch.zeros((len(rows) + 1, *self.features.shape[1:]), dtype=self.features.dtype)
+        torch.index_select(self.features, 0, rows, out=features[:-1])
+        labels = torch.zeros(len(rows) + 1, dtype=torch.int64)
+        labels[:-1] = self.labels[rows]
+        bounds = (self.offsets[first : last + 1] - low).tolist()
+        starts, sizes = bounds[:-1], np.diff(bounds).tolist()
+        unusable = torch.tensor([not _usable(labels[a : a + n], num_classes) for a, n in zip(starts, sizes, strict=True)])
+        return ChunkRecords(
+            features, labels.clamp_(0, num_classes - 1), tuple(starts), tuple(sizes), tuple(range(first, last)), unusable
+        )
+
+    def fingerprint(self) -> str:
+        """Hash of all records and their assignment: private, it recognises the data of an interrupted training."""
+        digest = hashlib.blake2b(digest_size=16)
+        for tensor in (self.offsets, self.order, self.labels, self.features):
+            digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
+            digest.update(np.ascontiguousarray(tensor.numpy()).data.cast("B"))
+        return digest.hexdigest()
+
+
+def _tensor(name: str, value: object) -> Tensor:
+    try:
+        return value if isinstance(value, Tensor) else torch.from_numpy(np.ascontiguousarray(value))
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{name} must be an array of numbers, got {type(value).__name__}") from error
+
+
+def _usable(labels: Tensor, num_classes: int) -> bool:
+    return len(labels) > 0 and int(labels.min()) >= 0 and int(labels.max()) < num_classes
+
+
+class ShardPasses:
+    """Positions within one shard: pass after pass, each a fresh permutation, readable from any point.
+
+    Args:
+        size: records in the shard (at least 1).
+        master_seed: the run's seed.
+        shard: the shard's index.
+    """
+
+    def __init__(self, size: int, master_seed: int, shard: int) -> None:
+        self._size, self._seed = size, shard_seed(master_seed, shard, "order")
+        self._passes = max(1, _POSITIONS_PER_DRAW // size)
+        self._drawn: tuple[int, npt.NDArray[np.int64]] | None = None
+
+    def _draw(self, block: int) -> npt.NDArray[np.int64]:
+        if self._drawn is None or self._drawn[0] != block:
+            generator = np.random.Generator(np.random.PCG64(shard_seed(self._seed, block, "passes")))
+            passes = np.tile(np.arange(self._size), (self._passes, 1))
+            self._drawn = block, generator.permuted(passes, axis=1).reshape(-1)
+        return self._drawn[1]
+
+    def take(self, first: int, count: int) -> npt.NDArray[np.int64]:
+        """Return positions `first` to `first + count` - 1 of the endless sequence."""
+        span = self._passes * self._size
+        blocks = range(first // span, (first + count - 1) // span + 1)
+        drawn = np.concatenate([self._draw(block) for block in blocks])
+        return drawn[first - blocks[0] * span :][:count]
+
+
+class ChunkBatches:
+    """Row indices of every step of one chunk, made a window of steps at a time.
+
+    Args:
+        records: the chunk.
+        batch_size: records of a teacher in a step.
+        master_seed: the run's seed.
+    """
+
+    def __init__(self, records: ChunkRecords, batch_size: int, master_seed: int) -> None:
+        self._batch_size = batch_size
+        self._starts = records.starts
+        self._dummy = len(records.labels) - 1
+        self._passes = [
+            ShardPasses(size, master_seed, shard) if size else None
+            for size, shard in zip(records.sizes, records.shards, strict=True)
+        ]
+
+    def rows(self, first_step: int, num_steps: int) -> Tensor:
+        """Return int64 rows (num_steps, teachers, batch_size) into the chunk's features."""
+        count = num_steps * self._batch_size
+        rows = np.full((len(self._passes), count), self._dummy, dtype=np.int64)
+        for row, start, passes in zip(rows, self._starts, self._passes, strict=True):
+            if passes is not None:
+                np.add(passes.take(first_step * self._batch_size, count), start, out=row)
+        return torch.from_numpy(rows).reshape(-1, num_steps, self._batch_size).transpose(0, 1).contiguous()

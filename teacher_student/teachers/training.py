@@ -1,0 +1,192 @@
+"""The teachers' two doors: `train_teachers` takes private records, `predict_votes` takes public points."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from teacher_student import arguments
+from teacher_student.arguments import ArgumentError
+from teacher_student.teachers.chunk import rehearse
+from teacher_student.teachers.engines import Network, build_engine, chunk_size
+from teacher_student.teachers.module import ChunkQueue, PointBlock, TeacherEnsemble
+from teacher_student.teachers.progress import Report
+from teacher_student.teachers.records import ShardedRecords, _tensor
+from teacher_student.teachers.settings import TrainingSettings
+from teacher_student.teachers.store import FolderStore, MemoryStore, TeacherStore, versions
+from teacher_student.teachers.trainer import build_trainer, device_of, quiet
+
+_BLOCK = 16_384
+
+
+def train_teachers(
+    features: object,
+    labels: object,
+    order: object,
+    offsets: object,
+    network: Network,
+    settings: TrainingSettings | None = None,
+    *,
+    master_seed: int = 0,
+    trainer_options: Mapping[str, Any] | None = None,
+    checkpoint_dir: str | Path | None = None,
+    logger: Any = None,
+    report: Report | None = None,
+) -> TeacherEnsemble:
+    """Train one teacher on each shard.
+
+    Shard j holds the records `order[offsets[j]:offsets[j + 1]]`. No value crosses shards: altering shard j's records, labels or
+    size leaves every other teacher bit-identical.
+
+    Args:
+        features: (n, ...) floating point, or uint8 (read as value / 255). Private.
+        labels: (n,) classes. Private.
+        order: (n,) record positions, shard after shard.
+        offsets: (num_teachers + 1,), rising from 0.
+        network: builds one teacher's network; its random start is drawn from the teacher's seed.
+        settings: public constants of the training.
+        master_seed: every teacher's seed is a keyed hash of it and the shard's index.
+        trainer_options: for Lightning's Trainer: accelerator, devices, strategy, num_nodes, callbacks.
+        checkpoint_dir: keeps finished chunks there, and goes on after them if it holds some of the same training. It is private.
+        logger: Lightning logger for private curves, or None.
+        report: called with (teachers done, teachers in all, seconds left) after every chunk; None for a progress bar.
+
+    Returns:
+        The ensemble, on the CPU or in `checkpoint_dir`.
+
+    Raises:
+        ArgumentError: bad records, settings or options, or a checkpoint of another training.
+    """
+    settings = settings or TrainingSettings()
+    records = ShardedRecords.of(features, labels, order, offsets)
+    seed = arguments.positive_integer("master_seed", master_seed, minimum=0)
+    store: TeacherStore = MemoryStore() if checkpoint_dir is None else FolderStore(checkpoint_dir)
+    trainer = build_trainer(trainer_options, logger=logger, report=report)
+    ensemble = _build(network, settings, records, seed, device_of(trainer), store)
+    if isinstance(store, FolderStore):
+        kept = store.begin(_manifest(ensemble, records))
+        if (kept["engine"], kept["chunk"]) != (ensemble.engine.name, ensemble.chunk):
+            settings = dataclasses.replace(settings, engine=kept["engine"], chunk=kept["chunk"])
+            ensemble = _build(network, settings, records, seed, device_of(trainer), store)
+    _fit(ensemble, records, trainer)
+    return ensemble
+
+
+def _build(
+    network: Network, settings: TrainingSettings, records: ShardedRecords, seed: int, device: torch.device, store: TeacherStore
+) -> TeacherEnsemble:
+    settings.decays(records.num_teachers)
+    record = torch.zeros(records.features.shape[1:], dtype=settings.dtype)
+    example = torch.zeros((2, *record.shape), dtype=settings.dtype)
+    num_classes = _num_classes(network, example)
+    engine = build_engine(network, settings, example, device)
+    rehearse(engine, record, device)
+    chunk = chunk_size(engine, settings, records.num_teachers, record, device)
+    return TeacherEnsemble(
+        network,
+        settings,
+        num_teachers=records.num_teachers,
+        num_classes=num_classes,
+        master_seed=seed,
+        engine=engine,
+        chunk=chunk,
+        store=store,
+    )
+
+
+def _manifest(ensemble: TeacherEnsemble, records: ShardedRecords) -> dict[str, Any]:
+    shape = list(records.features.shape[1:])
+    return {**ensemble.manifest(), "record_shape": shape, "records": records.fingerprint(), "versions": versions()}
+
+
+def _num_classes(network: Network, example: Tensor) -> int:
+    """Width of the network's scores, tried on zeros: the class list never comes from the records."""
+    module = network()
+    if not isinstance(module, torch.nn.Module):
+        raise ArgumentError(f"network must be a callable that returns an nn.Module, got {type(module).__name__}")
+    try:
+        with torch.no_grad():
+            scores = module.to(example.dtype).eval()(example)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        reason = str(error).splitlines()[0]
+        raise ArgumentError(f"network must take records of shape {tuple(example.shape[1:])}, but fails: {reason}") from error
+    if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != len(example):
+        raise ArgumentError("network must return class scores of shape (batch, num_classes)")
+    return int(scores.shape[1])
+
+
+def _fit(ensemble: TeacherEnsemble, records: ShardedRecords, trainer: Any) -> None:
+    mine = set(ensemble.chunks_of_rank(trainer.global_rank, trainer.world_size))
+    pending = sorted(mine - ensemble.store.finished())
+    if pending:
+        trainer.fit_loop.max_epochs = len(pending)
+        queue = ChunkQueue(records, pending, ensemble.chunk, ensemble.num_classes)
+        with quiet():
+            trainer.fit(ensemble, train_dataloaders=queue)
+
+
+def predict_votes(
+    ensemble: TeacherEnsemble,
+    public_features: object,
+    *,
+    block: int = _BLOCK,
+    trainer_options: Mapping[str, Any] | None = None,
+) -> Iterator[npt.NDArray[np.int16]]:
+    """Yield the teachers' votes on public points, a block at a time, through Lightning's predict loop.
+
+    Args:
+        ensemble: trained teachers.
+        public_features: (points, ...), like the teachers' records.
+        block: points in a block.
+        trainer_options: for Lightning's Trainer.
+
+    Yields:
+        (points in the block, num_teachers) int16; -1 where a teacher abstains.
+
+    Raises:
+        ArgumentError: bad features or options.
+    """
+    points = _tensor("public_features", public_features)
+    size = arguments.positive_integer("block", block)
+    if len(points) == 0:
+        return
+    trainer = build_trainer(trainer_options)
+    for part in points.split(size):
+        with quiet():
+            votes: Any = trainer.predict(ensemble, dataloaders=PointBlock(part))
+        yield votes[0].numpy()
+
+
+def load_teachers(checkpoint_dir: str | Path, network: Network) -> TeacherEnsemble:
+    """Load an ensemble that `train_teachers` has kept, to vote on a CPU or any device.
+
+    Args:
+        checkpoint_dir: the folder.
+        network: the same network as in training.
+
+    Raises:
+        ArgumentError: no such ensemble, an unfinished one, or another network.
+    """
+    store = FolderStore(checkpoint_dir)
+    manifest = store.read_manifest()
+    if manifest is None:
+        raise ArgumentError(f"checkpoint_dir must hold trained teachers, got {checkpoint_dir}")
+    if manifest["network"] != str(network()):
+        raise ArgumentError("network must be the one that the teachers were trained with, got another")
+    settings = dataclasses.replace(TrainingSettings.from_dict(manifest["settings"]), engine=manifest["engine"])
+    example = torch.zeros((2, *manifest["record_shape"]), dtype=settings.dtype)
+    sizes = {name: manifest[name] for name in ("num_teachers", "num_classes", "master_seed", "chunk")}
+    engine = build_engine(network, settings, example, torch.device("cpu"))
+    ensemble = TeacherEnsemble(network, settings, engine=engine, store=store, **sizes)
+    if missing := set(range(ensemble.num_chunks)) - store.finished():
+        raise ArgumentError(
+            f"checkpoint_dir must hold all chunks of teachers, {len(missing)} of {ensemble.num_chunks} are missing"
+        )
+    return ensemble

@@ -1,0 +1,250 @@
+"""No value may cross shards: altering one shard leaves every other teacher bit-identical."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from teacher_student.arguments import ArgumentError
+from teacher_student.teachers import MLP, LogisticRegression, TrainingSettings, predict_votes, train_teachers
+from teacher_student.teachers.engines.batched import BatchedEngine
+from teacher_student.teachers.records import ChunkBatches
+
+K, D, C = 5, 6, 3
+ALTERED = 2
+
+
+def shards_of(sizes, seed=0):
+    """Records of every shard, drawn from the shard's own generator."""
+    parts = []
+    for shard, size in enumerate(sizes):
+        generator = np.random.default_rng([seed, shard])
+        parts.append((generator.standard_normal((size, D)).astype(np.float32), generator.integers(0, C, size)))
+    return parts
+
+
+def flat(parts):
+    features = np.concatenate([part[0] for part in parts])
+    labels = np.concatenate([part[1] for part in parts])
+    offsets = np.cumsum([0, *[len(part[1]) for part in parts]])
+    return features, labels, np.arange(len(labels)), offsets
+
+
+def train(parts, network, settings, **options):
+    return train_teachers(*flat(parts), network, settings, master_seed=7, **options)
+
+
+def alterations():
+    large = shards_of([400])[0]
+    return {
+        "values": lambda part: (part[0] + 1, part[1]),
+        "labels": lambda part: (part[0], (part[1] + 1) % C),
+        "one record more": lambda part: (np.vstack([part[0], part[0][:1]]), np.append(part[1], 0)),
+        "one record less": lambda part: (part[0][1:], part[1][1:]),
+        "largest": lambda part: large,
+        "smallest": lambda part: (part[0][:1], part[1][:1]),
+        "empty": lambda part: (part[0][:0], part[1][:0]),
+        "NaN": lambda part: (np.full_like(part[0], np.nan), part[1]),
+        "infinite": lambda part: (np.full_like(part[0], np.inf), part[1]),
+        "huge": lambda part: (part[0] * 1e30, part[1]),
+        "labels out of range": lambda part: (part[0], part[1] + 100),
+        "negative labels": lambda part: (part[0], part[1] - 100),
+    }
+
+
+CASES = {
+    "logistic batched": (partial(LogisticRegression, D, C), {}),
+    "MLP batched adam": (partial(MLP, D, C, (7,)), {"optimizer": "adam", "learning_rate": 0.01}),
+    "MLP batched clip": (partial(MLP, D, C, (7, 5)), {"clip_norm": 0.1, "label_smoothing": 0.1, "schedule": "cosine"}),
+    "MLP batched dropout": (partial(MLP, D, C, (7,), dropout=0.3), {"optimizer": "adamw", "weight_decay": 0.1}),
+    "MLP batched bfloat16": (partial(MLP, D, C, (7,)), {"precision": "bfloat16"}),
+    "MLP vmap": (partial(MLP, D, C, (7,), dropout=0.3), {"engine": "vmap", "clip_norm": 0.1}),
+    "MLP sequential": (partial(MLP, D, C, (7,), dropout=0.3), {"engine": "sequential", "optimizer": "adam", "clip_norm": 0.5}),
+}
+
+
+def differing(one, other):
+    """Teachers whose parameters are not the same bits."""
+    changed = set()
+    for number in range(one.num_chunks):
+        first, second = one.store.get(number).stack, other.store.get(number).stack
+        for name, tensor in first.items():
+            for place, shard in enumerate(one.shards_of(number)):
+                if tensor[place].numpy().tobytes() != second[name][place].numpy().tobytes():
+                    changed.add(shard)
+    return changed
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_altering_one_shard_leaves_every_other_teacher_bit_identical(case):
+    network, options = CASES[case]
+    settings = TrainingSettings(**{"steps": 12, "batch_size": 8, "chunk": 3, **options})
+    parts = shards_of([11, 4, 9, 30, 8])
+    points = shards_of([20], seed=5)[0][0]
+    base = train(parts, network, settings)
+    (votes,) = predict_votes(base, points)
+    for name, alter in alterations().items():
+        altered = [alter(part) if shard == ALTERED else part for shard, part in enumerate(parts)]
+        ensemble = train(altered, network, settings)
+        assert differing(base, ensemble) == {ALTERED}, name
+        (other,) = predict_votes(ensemble, points)
+        kept = np.arange(K) != ALTERED
+        np.testing.assert_array_equal(votes[:, kept], other[:, kept], err_msg=name)
+        if name in ("empty", "NaN", "infinite", "labels out of range", "negative labels"):
+            assert (other[:, ALTERED] == -1).all(), name
+        assert np.flatnonzero(ensemble.abstaining()).tolist() in ([], [ALTERED])
+
+
+def test_order_of_records_in_storage_does_not_matter():
+    parts = shards_of([11, 4, 9])
+    features, labels, order, offsets = flat(parts)
+    shuffle = np.random.default_rng(1).permutation(len(labels))
+    place = np.argsort(shuffle)
+    settings, network = TrainingSettings(steps=5), partial(MLP, D, C, (4,))
+    one = train_teachers(features, labels, order, offsets, network, settings)
+    other = train_teachers(features[shuffle], labels[shuffle], place[order], offsets, network, settings)
+    assert differing(one, other) == set()
+
+
+def test_a_teacher_does_not_depend_on_the_number_of_teachers():
+    parts = shards_of([11, 4, 9, 30, 8])
+    settings = TrainingSettings(steps=12, chunk=3, precision="float64", optimizer="adam")
+    network = partial(MLP, D, C, (4,), dropout=0.2)
+    many, few = train(parts, network, settings), train(parts[:3], network, settings)
+    assert differing(few, many) == set()
+
+
+def test_everything_empty():
+    ensemble = train(shards_of([0, 0]), partial(MLP, D, C), TrainingSettings(steps=2))
+    (votes,) = predict_votes(ensemble, np.zeros((4, D), np.float32))
+    assert (votes == -1).all()
+
+
+# Broken twins: each leaks in one of the ways that the rules forbid, and the property above must see it.
+
+
+def globally_clipped(gradients, largest):
+    norm = sum(gradient.square().sum() for gradient in gradients).sqrt()
+    for gradient in gradients:
+        gradient.mul_((largest / norm).clamp(max=1.0))
+
+
+class SharedOrder(ChunkBatches):
+    """Draws the teachers' batches one after the other from one generator."""
+
+    def rows(self, first_step, num_steps):
+        generator = np.random.default_rng(0)
+        count = num_steps * self._batch_size
+        rows = []
+        for start, passes in zip(self._starts, self._passes, strict=True):
+            size = 0 if passes is None else passes._size
+            rows.append(
+                [
+                    start + generator.choice(size, size=size, replace=False)[i % size] if size else self._dummy
+                    for i in range(count)
+                ]
+            )
+        return torch.tensor(rows).reshape(-1, num_steps, self._batch_size).transpose(0, 1).contiguous()
+
+
+def batch_loss(self, scores, labels):
+    """Centres the scores over teachers, as a batch norm over the stack would."""
+    return original_loss(self, scores - scores.mean((0, 1), keepdim=True), labels)
+
+
+original_loss = BatchedEngine._loss
+
+
+@pytest.mark.parametrize(
+    "breakage",
+    [
+        ("teacher_student.teachers.chunk.clip_per_teacher", globally_clipped),
+        ("teacher_student.teachers.chunk.ChunkBatches", SharedOrder),
+        ("teacher_student.teachers.engines.batched.BatchedEngine._loss", batch_loss),
+    ],
+    ids=["global norm", "shared generator", "statistics over the stack"],
+)
+def test_the_property_rejects_broken_twins(monkeypatch, breakage):
+    monkeypatch.setattr(*breakage)
+    settings = TrainingSettings(steps=6, batch_size=8, chunk=5, clip_norm=0.1)
+    parts = shards_of([11, 4, 9, 30, 8])
+    altered = [(part[0][:-1] + 1, part[1][:-1]) if shard == ALTERED else part for shard, part in enumerate(parts)]
+    network = partial(MLP, D, C, (4,))
+    assert len(differing(train(parts, network, settings), train(altered, network, settings))) > 1
+
+
+class Remembering(nn.Module):
+    """Adds what it saw last: state between batches, outside parameters and buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.seen = nn.Linear(D, C), None
+
+    def forward(self, values):
+        scores = self.linear(values)
+        previous, self.seen = self.seen, scores.detach()
+        return scores if previous is None else scores * (1 + previous.mean())
+
+
+class Collecting(Remembering):
+    """Does the same in a way that no attribute shows."""
+
+    def __init__(self):
+        super().__init__()
+        self.past = []
+
+    def forward(self, values):
+        scores = self.linear(values)
+        scale = 1 + sum(past.mean() for past in self.past)
+        self.past.append(scores.detach())
+        return scores * scale
+
+
+class Normalized(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(D, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, C))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.linear = nn.LSTM(2, 5, batch_first=True, num_layers=2, dropout=0.2), nn.Linear(5, C)
+
+    def forward(self, values):
+        return self.linear(self.lstm(values.reshape(len(values), -1, 2))[0][:, -1])
+
+
+class Drawing(nn.Module):
+    """Draws from the default generator."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(D, C)
+
+    def forward(self, values):
+        return self.linear(nn.functional.dropout(values, 0.3, self.training))
+
+
+@pytest.mark.parametrize("network", [Remembering, Collecting, Normalized, Recurrent, Drawing])
+def test_networks_that_cannot_be_stacked_are_not_stacked(network):
+    ensemble = train(shards_of([5, 5]), network, TrainingSettings(steps=2))
+    assert ensemble.engine.name == "sequential"
+    assert not ensemble.abstaining().any()
+    with pytest.raises(ArgumentError, match="engine=vmap must get"):
+        train(shards_of([5, 5]), network, TrainingSettings(steps=2, engine="vmap"))
+    with pytest.raises(ArgumentError, match="engine=batched must get"):
+        train(shards_of([5, 5]), network, TrainingSettings(steps=2, engine="batched"))
+
+
+@pytest.mark.parametrize("network", [Remembering, Collecting, Normalized, Recurrent, Drawing])
+def test_sequential_teachers_are_isolated_whatever_the_network(network):
+    parts = shards_of([6, 5, 7])
+    settings = TrainingSettings(steps=4, batch_size=4)
+    base = train(parts, network, settings)
+    for alter in alterations().values():
+        altered = [alter(part) if shard == 0 else part for shard, part in enumerate(parts)]
+        assert differing(base, train(altered, network, settings)) == {0}
