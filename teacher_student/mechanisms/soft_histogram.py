@@ -12,7 +12,7 @@ The procedure, in our words:
 |---|---|
 | S | scores of one query, one per teacher |
 | gamma, 1/gamma | 1 / num_bins, num_bins |
-| hist, shifted hist | the first B and the last B - 1 columns of the counts |
+| hist, shifted hist | columns 1 to B and the last B - 1 columns of the counts; column 0 says how many bins (public) |
 
 Deviations from the paper:
 - Sets of scores from trained models are not tame: v = 1.0 is in the last bin, NaN and infinities count nowhere (that teacher
@@ -87,28 +87,40 @@ def shifted_bin(scores: Floats, bins: Integers) -> Integers:
 
 
 def histograms(scores: npt.NDArray[np.floating], bins: Integers) -> Integers:
-    """Return the plain and the shifted histogram of every query, side by side.
+    """Return the plain and the shifted histogram of every query, side by side behind its number of bins.
 
     Args:
         scores: one per teacher, shape (num_queries, num_teachers); any values at all.
         bins: number of bins of each query, shape (num_queries,), all at least 3 (see `check_bins`).
 
     Returns:
-        counts, int64, shape (num_queries, 2 B - 1), B = max(bins): B columns plain, then B - 1 shifted. Columns beyond a query's
-        own bins stay 0, which leaves its winner and its distance as they are.
+        counts, int64, shape (num_queries, 2 B), B = max(bins): the query's own number of bins, B columns plain, B - 1 shifted.
+        Columns beyond a query's own bins stay 0, which leaves its winner and its distance as they are.
 
     >>> histograms(np.array([[0.1, 0.3, 0.4]]), np.array([4]))
-    array([[1, 2, 0, 0, 1, 1, 0]])
+    array([[4, 1, 2, 0, 0, 1, 1, 0]])
     """
     widest = int(bins.max())
-    counts = np.zeros((len(scores), 2 * widest - 1), dtype=np.int64)
+    counts = np.zeros((len(scores), 2 * widest), dtype=np.int64)
+    counts[:, 0] = bins
     step = max(1, _BLOCK_VALUES // max(1, scores.shape[1]))
     for start in range(0, len(scores), step):
         rows = slice(start, start + step)
         block, wide = scores[rows].astype(np.float64), bins[rows, np.newaxis]
-        counts[rows, :widest] = _count(plain_bin(block, wide), widest)
-        counts[rows, widest:] = _count(shifted_bin(block, wide), widest - 1)
+        counts[rows, 1 : widest + 1] = _count(plain_bin(block, wide), widest)
+        counts[rows, widest + 1 :] = _count(shifted_bin(block, wide), widest - 1)
     return counts
+
+
+def split(counts: Integers) -> tuple[Integers, Integers, Integers]:
+    """Return the number of bins (m,), the plain (m, B) and the shifted (m, B - 1) histograms that `counts` holds side by side."""
+    widest = counts.shape[1] // 2
+    if counts.shape[1] % 2 or widest < SMALLEST_NUMBER_OF_BINS:
+        raise ArgumentError(f"counts must have 2 B columns for B >= 3 bins, got {counts.shape[1]}")
+    bins = counts[:, 0]
+    if bins.min() < SMALLEST_NUMBER_OF_BINS or bins.max() > widest:
+        raise ArgumentError(f"counts must begin with a number of bins from 3 to {widest}, got {bins.min()} to {bins.max()}")
+    return bins, counts[:, 1 : widest + 1], counts[:, widest + 1 :]
 
 
 def _count(columns: Integers, width: int) -> Integers:

@@ -42,8 +42,8 @@ h_priv, the private classifier:
 | s hat, flag | score, shifted |
 | bottom | ABSTAIN; HALTED once c = U |
 
-An answer is an integer *code* between 0 and 2B - 2: the score is (code + 1) / (2B); even codes are midpoints of plain bins, odd
-ones of shifted bins. Counts, codes and noise are integers; a score is made last.
+An answer is an integer *code*, B^2 + 2v + flag: bin v of B, plain or shifted. The score is (2v + flag + 1) / (2B), and the code
+alone says it, as B^2 <= code < (B + 1)^2. Counts, codes and noise are integers; a score is made last.
 
 Deviations from the paper:
 - The noisy threshold, never initialised in h_priv as printed, is drawn in line 1 and *shared* by all queries.
@@ -73,7 +73,7 @@ from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.mechanisms import sparse_vector
 from teacher_student.mechanisms.interface import State
 from teacher_student.mechanisms.noise import Noise
-from teacher_student.mechanisms.soft_histogram import check_bins, histograms
+from teacher_student.mechanisms.soft_histogram import check_bins, histograms, split
 from teacher_student.mechanisms.stability import plurality, stable_answer
 from teacher_student.privacy import ThresholdParameters
 
@@ -105,15 +105,15 @@ class SoftLabelRelease:
         """Answer the queries in order, line by line as the boxes have it.
 
         Args:
-            counts: both histograms of each query, shape (num_queries, 2B - 1), from `histograms`.
+            counts: both histograms of each query, shape (num_queries, 2B), from `histograms`.
             state: from `start` or the call before; `asked` and `answered` count queries, `paid` counts units.
             noise: the source of fresh noise.
 
         Returns:
             codes, shape (num_queries,), int64: a code, `ABSTAIN` or `HALTED`; and the state after them.
         """
-        plain, shifted = split(vote_counts("counts", counts))
-        codes = np.full(len(counts), HALTED, dtype=np.int64)
+        num_bins, plain, shifted = split(vote_counts("counts", counts))
+        codes = np.full(len(plain), HALTED, dtype=np.int64)
         for query in range(len(codes)):
             if self.halted(state):  # A_SL-Quer, line 3
                 break
@@ -122,7 +122,7 @@ class SoftLabelRelease:
             if bin_ == ABSTAIN and not self.halted(state):
                 flag = 1
                 bin_, state = self._test(shifted[query], state, noise)  # lines 7 to 10
-            codes[query] = ABSTAIN if bin_ == ABSTAIN else 2 * bin_ + flag
+            codes[query] = ABSTAIN if bin_ == ABSTAIN else int(num_bins[query]) ** 2 + 2 * bin_ + flag
             asked, answered = state.asked + 1, state.answered + (bin_ != ABSTAIN)
             state = dataclasses.replace(state, asked=asked, answered=answered)
         return codes, state
@@ -144,7 +144,7 @@ class SoftLabelRelease:
         One stream of query noise serves all tests in their order, drawn ahead: at most one value per query and one more per unit.
         Noise drawn for tests that did not take place is dropped, never used again.
         """
-        plain, shifted = split(vote_counts("counts", counts))
+        num_bins, plain, shifted = split(vote_counts("counts", counts))
         codes = np.full(len(plain), HALTED, dtype=np.int64)
         if self.halted(state):
             return codes, state
@@ -152,7 +152,7 @@ class SoftLabelRelease:
         remaining = self.parameters.cutoff - state.paid
         stream = sparse_vector.query_noise(self.parameters, len(codes) + min(len(codes), remaining), noise)
         threshold, query, used = _threshold_of(state), 0, 0
-        codes[:] = 2 * bins
+        codes[:] = num_bins**2 + 2 * bins
         while query < len(codes) and remaining:
             passed = _passed(distance[query:], stream[used : used + len(codes) - query], threshold)
             query, used = query + passed, used + passed
@@ -162,7 +162,7 @@ class SoftLabelRelease:
             codes[query] = ABSTAIN
             if remaining:
                 if shifted_distance[query] + stream[used] > threshold:
-                    codes[query] = 2 * shifted_bins[query] + 1
+                    codes[query] = num_bins[query] ** 2 + 2 * shifted_bins[query] + 1
                 else:
                     threshold, remaining = self._after_abstention(threshold, noise), remaining - 1
                 used += 1
@@ -180,22 +180,16 @@ class SoftLabelRelease:
         return sparse_vector.noisy_threshold(self.parameters, noise) if self.parameters.redraw else threshold
 
 
-def split(counts: Integers) -> tuple[Integers, Integers]:
-    """Return the plain (m, B) and the shifted (m, B - 1) histograms that lie side by side in `counts`."""
-    width = counts.shape[1]
-    if width % 2 == 0 or width < 5:
-        raise ArgumentError(f"counts must have 2 B - 1 columns for B >= 3 bins, got {width}")
-    return counts[:, : width // 2 + 1], counts[:, width // 2 + 1 :]
+def scores_of(codes: Integers) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Return score and flag of each code, of any shape; NaN and False where there is no answer.
 
-
-def scores_of(codes: Integers, bins: Integers) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Return score and flag of each code: (code + 1) / (2B), odd codes being shifted; NaN and False where there is no answer.
-
-    >>> scores_of(np.array([0, 1, 18, -1, -2]), np.array(10))
+    >>> scores_of(np.array([100, 101, 118, -1, -2]))
     (array([0.05, 0.1 , 0.95,  nan,  nan]), array([False,  True, False, False, False]))
     """
     answered = codes >= 0
-    return np.where(answered, (codes + 1) / (2 * bins), np.nan), answered & (codes % 2 == 1)
+    bins = np.where(answered, np.floor(np.sqrt(np.maximum(codes, 1))), 1).astype(np.int64)
+    half_bins = codes - bins**2 + 1
+    return np.where(answered, half_bins / (2 * bins), np.nan), answered & (half_bins % 2 == 0)
 
 
 def private_learner(shards: Sequence[Shard], learner: Callable[[Shard], Callable[[Query], float]]) -> Callable[[Query], Floats]:
@@ -232,7 +226,7 @@ def soft_label_queries(
     for query in queries:  # line 3
         counts = histograms(scores(query)[np.newaxis], width)
         codes, state = release.answer_literally(counts, state, noise)  # lines 4 and 5
-        yield float(scores_of(codes, width)[0][0])  # line 6
+        yield float(scores_of(codes)[0][0])  # line 6
 
 
 def _threshold_of(state: State) -> int:

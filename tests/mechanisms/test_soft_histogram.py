@@ -24,22 +24,22 @@ def test_edges_belong_to_the_bin_on_their_right_and_one_to_the_last():
 def test_strange_values_count_nowhere_or_are_clipped_and_never_raise():
     scores = np.array([[np.nan, np.inf, -np.inf, -3.0, 9.0, -0.0, 1e308, -1e308, 5e-324]])
     counts = histograms(scores, np.array([3]))
-    assert counts[0, :3].tolist() == [4, 0, 2]  # -3, -0, -1e308 and the smallest double; 9 and 1e308
-    assert counts[0, 3:].tolist() == [0, 0]
-    assert histograms(np.full((2, 5), np.nan), np.array([3, 3])).sum() == 0
+    assert counts[0, 1:4].tolist() == [4, 0, 2]  # -3, -0, -1e308 and the smallest double; 9 and 1e308
+    assert counts[0, 4:].tolist() == [0, 0]
+    assert histograms(np.full((2, 5), np.nan), np.array([3, 3]))[:, 1:].sum() == 0
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_floating_types_agree(dtype):
     scores = np.array([[0.0, 0.25, 0.5, 1.0]], dtype=dtype)
-    assert histograms(scores, np.array([4]))[0].tolist() == [1, 1, 1, 1, 1, 1, 0]
+    assert histograms(scores, np.array([4]))[0].tolist() == [4, 1, 1, 1, 1, 1, 1, 0]
 
 
 def test_bins_per_query_leave_columns_empty():
     counts = histograms(np.array([[0.9, 0.9], [0.9, 0.9]]), np.array([3, 10]))
-    assert counts.shape == (2, 19)
-    assert counts[0].nonzero()[0].tolist() == [2]  # 0.9 * 3 - 1/2 = 2.2 is beyond the last shifted bin
-    assert counts[1].nonzero()[0].tolist() == [9, 10 + 8]
+    assert counts.shape == (2, 20)
+    assert counts[0].nonzero()[0].tolist() == [0, 3]  # 0.9 * 3 - 1/2 = 2.2 is beyond the last shifted bin
+    assert counts[1].nonzero()[0].tolist() == [0, 10, 11 + 8]
 
 
 @given(st.lists(ANY_SCORE, min_size=1, max_size=12), ANY_SCORE, st.integers(3, 12), st.data())
@@ -47,7 +47,7 @@ def test_one_changed_score_moves_each_distance_by_at_most_one(scores, other, bin
     changed = list(scores)
     changed[data.draw(st.integers(0, len(scores) - 1))] = other
     tables = [histograms(np.array([row]), np.array([bins])) for row in (scores, changed)]
-    for part in (slice(0, bins), slice(bins, None)):
+    for part in (slice(1, bins + 1), slice(bins + 1, None)):
         before, after = (table[:, part] for table in tables)
         assert np.abs(before - after).sum() <= 2
         (winner, distance), (other_winner, other_distance) = plurality(before), plurality(after)
@@ -59,7 +59,7 @@ def test_one_changed_score_moves_each_distance_by_at_most_one(scores, other, bin
 def test_large_tables_are_counted_in_blocks():
     scores = np.random.default_rng(0).random((3000, 900))
     counts = histograms(scores, check_bins(5, 3000))
-    assert (counts[:, :5].sum(axis=1) == 900).all()
+    assert (counts[:, 1:6].sum(axis=1) == 900).all()
     np.testing.assert_array_equal(counts[2999], histograms(scores[2999:], check_bins(5, 1))[0])
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from teacher_student import ABSTAIN, HALTED, ArgumentError
 from teacher_student.mechanisms import GeneratorNoise, RecordedNoise
-from teacher_student.mechanisms.soft_histogram import check_bins, histograms
-from teacher_student.mechanisms.soft_label import SoftLabelRelease, scores_of, soft_label_queries, split
+from teacher_student.mechanisms.soft_histogram import check_bins, histograms, split
+from teacher_student.mechanisms.soft_label import SoftLabelRelease, scores_of, soft_label_queries
 from teacher_student.mechanisms.stability import plurality
 from teacher_student.privacy import Stability, StabilityRedraw, calibrate
 
@@ -61,7 +61,7 @@ def test_query_in_the_middle_of_two_bins_is_answered_by_the_shifted_test():
     noise = recorded([0], [0] * 9)
     release = SoftLabelRelease(parameters())
     codes, state = release.answer(counts_of(scores), release.start(noise), noise)
-    values, shifted = scores_of(codes, np.array(4))
+    values, shifted = scores_of(codes)
     assert values.tolist() == [0.5, 0.125]
     assert shifted.tolist() == [True, False]
     assert (state.paid, state.answered, state.asked) == (1, 2, 2)  # the shifted answer costs one unit
@@ -86,7 +86,7 @@ def test_no_noise_overruns_the_budget(cutoff, noise_values, redraw, seed):
     release = SoftLabelRelease(parameters(cutoff, redraw=redraw))
     noise = recorded(generator.integers(-3, 4, size=30).tolist(), noise_values)
     codes, state = release.answer(counts, release.start(noise), noise)
-    units = sum(2 if code == ABSTAIN else code % 2 for code in codes.tolist() if code != HALTED)
+    units = sum(2 if code == ABSTAIN else scores_of(np.array(code))[1] for code in codes.tolist() if code != HALTED)
     assert state.paid <= cutoff
     assert state.paid in (units, units - 1)  # one less where the last unit went to a first test
     assert (HALTED in codes.tolist()) <= (state.paid == cutoff)
@@ -150,7 +150,7 @@ def transcripts(counts, release):
     """Law of the codes: {tuple of codes: probability}, summed over the threshold's noise."""
     numbers = release.parameters
     budget = numbers.cutoff
-    (bins, distance), (shifted_bins, shifted_distance) = (plurality(part) for part in split(counts))
+    (bins, distance), (shifted_bins, shifted_distance) = (plurality(part) for part in split(counts)[1:])
     grid = np.arange(-40, 41)
     weight = np.exp(-(grid.astype(float) ** 2) / (2 * float(numbers.threshold_scale) ** 2))
     weight /= weight.sum()
@@ -167,12 +167,12 @@ def transcripts(counts, release):
                 after[(*codes, HALTED), paid] += mass
                 continue
             first = fails(distance[query])
-            after[(*codes, 2 * int(bins[query])), paid] += mass * (1 - first)
+            after[(*codes, 16 + 2 * int(bins[query])), paid] += mass * (1 - first)
             if paid + 1 >= budget:
                 after[(*codes, ABSTAIN), paid + 1] += mass * first
                 continue
             second = fails(shifted_distance[query])
-            after[(*codes, 2 * int(shifted_bins[query]) + 1), paid + 1] += mass * first * (1 - second)
+            after[(*codes, 16 + 2 * int(shifted_bins[query]) + 1), paid + 1] += mass * first * (1 - second)
             after[(*codes, ABSTAIN), paid + 2] += mass * first * second
         live = after
     for (codes, _), mass in live.items():
@@ -286,6 +286,21 @@ def test_paper_in_one_piece():
     assert math.isnan(scores[2])
 
 
-def test_counts_must_be_two_histograms():
-    with pytest.raises(ArgumentError, match="counts must have 2 B - 1 columns for B >= 3 bins, got 4"):
-        split(np.zeros((1, 4), dtype=int))
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        (np.zeros((1, 5), dtype=int), "counts must have 2 B columns for B >= 3 bins, got 5"),
+        (np.full((1, 6), 2), "counts must begin with a number of bins from 3 to 3, got 2 to 2"),
+    ],
+)
+def test_counts_must_be_two_histograms(counts, message):
+    with pytest.raises(ArgumentError, match=message):
+        SoftLabelRelease(parameters()).answer(counts, None, None)
+
+
+def test_every_code_says_its_score():
+    for bins in (3, 4, 17, 1000):
+        codes = bins**2 + np.arange(2 * bins - 1)
+        scores, shifted = scores_of(codes)
+        np.testing.assert_allclose(scores, (np.arange(2 * bins - 1) + 1) / (2 * bins))
+        np.testing.assert_array_equal(shifted, np.arange(2 * bins - 1) % 2 == 1)
