@@ -15,14 +15,14 @@ from lightning.pytorch.callbacks import EarlyStopping, StochasticWeightAveraging
 from teacher_student.arguments import ArgumentError
 from teacher_student.teachers.progress import Report, TeacherProgress
 
-# Options that would stop, scale or skip one teacher because of another, with what to use instead.
-_COUPLING = {
-    "gradient_clip_val": "a norm over all teachers lets one record move every teacher; use the setting clip_norm",
-    "gradient_clip_algorithm": "a norm over all teachers lets one record move every teacher; use the setting clip_norm",
-    "accumulate_grad_batches": "batches are public constants; use the setting batch_size",
-    "sync_batchnorm": "statistics must not cross teachers",
-    "precision": "use the setting precision (float32, float64, bfloat16); loss scaling couples teachers",
-    "detect_anomaly": "a failing teacher must not stop the others",
+# Options that would stop, scale or skip one teacher because of another: what is harmless, and what to use instead.
+_COUPLING: dict[str, tuple[tuple[object, ...], str]] = {
+    "gradient_clip_val": ((None, 0), "a norm over all teachers lets one record move every teacher; use the setting clip_norm"),
+    "gradient_clip_algorithm": ((None,), "it clips by a norm over all teachers; use the setting clip_norm"),
+    "accumulate_grad_batches": ((None, 1), "batches are public constants; use the setting batch_size"),
+    "sync_batchnorm": ((None, False), "statistics must not cross teachers"),
+    "precision": ((None, 32, "32", "32-true"), "use the setting precision; float16's loss scaling couples teachers"),
+    "detect_anomaly": ((None, False), "a failing teacher must not stop the others"),
 }
 _OURS = (
     "max_epochs", "min_epochs", "max_steps", "min_steps", "max_time", "fast_dev_run", "overfit_batches",
@@ -40,10 +40,10 @@ def build_trainer(
         ArgumentError: an option that couples teachers, or that the engine sets itself.
     """
     chosen = dict(options or {})
-    for name, reason in _COUPLING.items():
-        if chosen.get(name) not in (None, False, 1, "32", "32-true", 32):
-            raise ArgumentError(f"trainer.{name} must not be set for teachers, got {chosen[name]!r}: {reason}")
-        chosen.pop(name, None)
+    for name, (harmless, reason) in _COUPLING.items():
+        value = chosen.pop(name, None)
+        if value not in harmless:
+            raise ArgumentError(f"trainer.{name} must not be set for teachers, got {value!r}: {reason}")
     for name in _OURS:
         if chosen.get(name) is not None:
             raise ArgumentError(f"trainer.{name} must not be set for teachers: an epoch is a chunk; use the setting steps")

@@ -125,6 +125,7 @@ class BatchedEngine(Engine):
 
     def scores(self, stack: Stack, features: Tensor) -> Tensor:
         """See `Engine.scores`. The first layer is one product for all teachers, since they share its input."""
+        self.network.eval()
         values, shared = features.flatten(1), True
         with self.autocast(features.device):
             for name, module in self._all_layers:
