@@ -58,7 +58,7 @@ def transcript_law(law: ThresholdLaw, seen: Sequence[tuple[int, int]]) -> dict[T
     noise = law.noisy_threshold()
     alive: dict[tuple[Transcript, int], Floats] = {((), 0): noise.mass}
     for winner, distance in seen:
-        unanswered, answered = (np.exp(part) for part in law.log_unanswered(distance, noise.support))
+        unanswered, answered = (np.exp(part) for part in law.log_unanswered(distance))
         following: dict[tuple[Transcript, int], Floats] = {}
         for (transcript, paid), weights in alive.items():
             if paid == law.cutoff:
@@ -74,7 +74,7 @@ def transcript_law(law: ThresholdLaw, seen: Sequence[tuple[int, int]]) -> dict[T
 def unanswered_law(law: ThresholdLaw, distance: int, num_queries: int) -> Floats:
     """Return the probabilities (cutoff + 1,) that 0, 1, ..., cutoff of `num_queries` queries at `distance` go unanswered."""
     noise = law.noisy_threshold()
-    unanswered, answered = (np.exp(part) for part in law.log_unanswered(distance, noise.support))
+    unanswered, answered = (np.exp(part) for part in law.log_unanswered(distance))
     weights = np.zeros((law.cutoff + 1, len(noise.mass)))
     weights[0] = noise.mass
     for _ in range(num_queries):

@@ -16,7 +16,7 @@ from teacher_student.arguments import positive_integer, positive_number, probabi
 from teacher_student.auditing import checks
 from teacher_student.auditing.agreement import compare_noise
 from teacher_student.auditing.checks import Row, Setting
-from teacher_student.auditing.sampled import FALSE_ALARM
+from teacher_student.auditing.sampled import FALSE_ALARM, DrawnAhead
 from teacher_student.auditing.twins import claimed, threshold_twins
 from teacher_student.mechanisms.noise import GeneratorNoise, SystemNoise
 from teacher_student.privacy import calibrate
@@ -133,8 +133,8 @@ def audit(
     parameters = calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=queries, **options)
     subjects = [claimed(parameters), *(threshold_twins(parameters) if twins else [])]
     counter = _Counter(progress, len(subjects) * checks.sessions_per_subject(trials))
-    generator = np.random.default_rng(seed)
-    setting = Setting(epsilon, delta, trials, false_alarm, lambda: GeneratorNoise(generator), counter.add)
+    ahead = DrawnAhead(GeneratorNoise(np.random.default_rng(seed)))
+    setting = Setting(epsilon, delta, trials, false_alarm, lambda: ahead, counter.add)
     rows = list(sampler_rows(parameters, trials, false_alarm))
     for subject in subjects:
         counter.name = subject.name

@@ -155,7 +155,7 @@ def sampled_law(subject: Subject, setting: Setting) -> Row:
 def threshold_noise(subject: Subject, setting: Setting) -> Row:
     """The noisy thresholds that sessions start with, against the claimed law."""
     parameters, source = subject.claimed, subject.tamper(setting.noise())
-    drawn = [subject.mechanism.start(source).noisy_threshold for _ in range(setting.trials)]
+    drawn = [subject.mechanism.start(source).noisy_threshold for _ in range(4 * setting.trials)]
     noise = np.array(drawn, dtype=np.int64) - parameters.threshold
     scale = float(parameters.threshold_scale)
     result = agreement.compare_noise(noise, parameters.threshold_noise, scale, setting.false_alarm)

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from teacher_student.arguments import ArgumentError, Floats, Integers, choice, positive_integer
+from teacher_student.arguments import ArgumentError, Floats, choice, positive_integer
 from teacher_student.auditing.laws import BOTTOMS, QUERY_LAWS, THRESHOLD_LAWS, IntegerLaw
 from teacher_student.auditing.outcomes import Outcomes
 
@@ -87,20 +87,25 @@ class ThresholdLaw:
         reused = self.query_noise if self.reuse else ""
         return _threshold_law(self.threshold_noise, self.threshold_scale, reused, self.query_scale)
 
-    def log_unanswered(self, distance: int, noise: Integers) -> tuple[Floats, Floats]:
-        """Return log P(unanswered | z) and log P(answered | z) for each z of `noise` (n,)."""
-        bottom = BOTTOMS["none" if self.reuse else self.query_noise]
-        chance = bottom(distance - self.threshold - noise, self.query_scale)
-        with np.errstate(divide="ignore"):
-            unanswered = np.log(chance)
-            answered = np.log(-np.expm1(unanswered))
-        return np.maximum(unanswered, LOWEST), np.maximum(answered, LOWEST)
+    def log_unanswered(self, distance: int) -> tuple[Floats, Floats]:
+        """Return log P(unanswered | z) and log P(answered | z) for each z that the noisy threshold's law has mass on, (n,)."""
+        return _log_unanswered(self, distance)
 
 
 @functools.lru_cache(maxsize=64)
 def _threshold_law(kind: str, scale: float, reused: str, query_scale: float) -> IntegerLaw:
     law = THRESHOLD_LAWS[kind](scale)
     return law.minus(QUERY_LAWS[reused](query_scale)) if reused else law
+
+
+@functools.lru_cache(maxsize=1024)
+def _log_unanswered(law: ThresholdLaw, distance: int) -> tuple[Floats, Floats]:
+    bottom = BOTTOMS["none" if law.reuse else law.query_noise]
+    chance = bottom(distance - law.threshold - law.noisy_threshold().support, law.query_scale)
+    with np.errstate(divide="ignore"):
+        unanswered = np.log(chance)
+        answered = np.log(-np.expm1(unanswered))
+    return np.maximum(unanswered, LOWEST), np.maximum(answered, LOWEST)
 
 
 def outcomes(law: ThresholdLaw, queries: Sequence[QueryPair], *, restart: bool = False, width: float = 1e-5) -> Outcomes:
@@ -122,8 +127,8 @@ def _by_counting(law: ThresholdLaw, queries: Sequence[QueryPair], restart: bool)
     place = [kinds.index(query) for query in queries]
     ends = _count_transcripts(place, [kind.split for kind in kinds], law.cutoff, restart)
     noise = law.noisy_threshold()
-    mine = [law.log_unanswered(kind.distance, noise.support) for kind in kinds]
-    theirs = [law.log_unanswered(kind.other_distance, noise.support) for kind in kinds]
+    mine = [law.log_unanswered(kind.distance) for kind in kinds]
+    theirs = [law.log_unanswered(kind.other_distance) for kind in kinds]
     exponents = np.array([key[0] for key in ends], dtype=np.float64)
     ways = np.array([math.log(count) for count in ends.values()])
     leaked = np.array([key[1] for key in ends])
@@ -199,8 +204,8 @@ def _run(law: ThresholdLaw, queries: Sequence[QueryPair]) -> tuple[list[tuple[fl
     survive, other_survive = np.zeros(len(noise.mass)), np.zeros(len(noise.mass))
     stops: list[tuple[float, float]] = []
     for query in queries:
-        unanswered, answered = law.log_unanswered(query.distance, noise.support)
-        other_unanswered, other_answered = law.log_unanswered(query.other_distance, noise.support)
+        unanswered, answered = law.log_unanswered(query.distance)
+        other_unanswered, other_answered = law.log_unanswered(query.other_distance)
         mine = float(noise.mass @ np.exp(survive + unanswered))
         stops.append((mine, float(noise.mass @ np.exp(other_survive + other_unanswered))))
         survive, other_survive = survive + answered, other_survive + other_answered

@@ -69,7 +69,7 @@ class Outcomes:
         if self.worst_divergence(60.0).lower > delta:
             return math.inf
         low, high = 0.0, 60.0
-        for _ in range(60):
+        for _ in range(40):
             middle = (low + high) / 2
             low, high = (middle, high) if self.worst_divergence(middle).lower > delta else (low, middle)
         return low

@@ -15,6 +15,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 from scipy import stats
@@ -29,6 +30,38 @@ Progress = Callable[[int], None]
 
 FALSE_ALARM = 1e-9
 """Probability with which a check that samples may reject a true mechanism, unless it says otherwise."""
+
+
+class DrawnAhead(Noise):
+    """Another source's noise, drawn in blocks and handed out in order, each value once: many short sessions cost less."""
+
+    def __init__(self, inner: Noise, block: int = 1 << 14) -> None:
+        self._inner, self._size = inner, block
+        self._blocks: dict[tuple[str, Fraction], tuple[Integers, int]] = {}
+
+    def draw(self, law: str, scale: Fraction, size: int) -> Integers:
+        """Return the next `size` values of this law at this scale."""
+        values, used = self._blocks.get((law, scale), (_NONE, 0))
+        if used + size > len(values):
+            fresh = self._inner.draw(law, scale, max(size, self._size))
+            values, used = np.concatenate([values[used:], fresh]), 0
+        self._blocks[law, scale] = (values, used + size)
+        return values[used : used + size].copy()
+
+    def discrete_laplace(self, scale: Fraction, size: int) -> Integers:
+        """See `draw`."""
+        return self.draw("discrete_laplace", scale, size)
+
+    def discrete_gaussian(self, scale: Fraction, size: int) -> Integers:
+        """See `draw`."""
+        return self.draw("discrete_gaussian", scale, size)
+
+    def two_geometrics(self, scale: Fraction, size: int) -> Integers:
+        """See `draw`."""
+        return self.draw("two_geometrics", scale, size)
+
+
+_NONE: Integers = np.empty(0, dtype=np.int64)
 
 
 def sessions(subject: Subject, counts: Integers, trials: int, noise: Noise, progress: Progress | None = None) -> Integers:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -18,7 +17,11 @@ from teacher_student.auditing.exact import ThresholdLaw, outcomes
 from teacher_student.auditing.outcomes import Outcomes
 from teacher_student.auditing.pairs import NeighbourVotes, Statistic, flipping, halved_distance
 
-Score = Callable[[Outcomes], float]
+Score = Callable[[Outcomes, float], float]
+"""(outcomes, best so far) -> the score, or the best so far where it is no better."""
+
+STEPS = (-0.5, 0.0, 0.5, 1.0, 2.0)
+"""Distances that are tried: the threshold plus these many scales."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +35,13 @@ class Found:
 
 def exact_epsilon(delta: float) -> Score:
     """Return the score "true epsilon at `delta`", for the exact check."""
-    return lambda result: min(60.0, result.epsilon(delta))
+
+    def score(result: Outcomes, best: float) -> float:
+        if result.worst_divergence(max(best, 0.0)).lower <= delta:
+            return best
+        return min(60.0, result.epsilon(delta))
+
+    return score
 
 
 def sampled_epsilon(delta: float, trials: int, deviations: float = 6.5) -> Score:
@@ -50,13 +59,18 @@ def sampled_epsilon(delta: float, trials: int, deviations: float = 6.5) -> Score
         theirs = theirs + deviations * np.sqrt(theirs / trials) + deviations**2 / (2 * trials)
         return float(np.max(np.where(mine > 0, np.log(np.maximum(mine, 1e-300) / theirs), 0.0)))
 
-    return lambda result: max(certify(result.probability, result.other), certify(result.other, result.probability))
+    def score(result: Outcomes, best: float) -> float:
+        return max(best, certify(result.probability, result.other), certify(result.other, result.probability))
+
+    return score
 
 
-def candidates(law: ThresholdLaw, ups: Sequence[int], downs: Sequence[int]) -> Iterator[NeighbourVotes]:
-    """Yield pairs of `ups` raised queries and `downs` lowered ones, at distances around the threshold."""
+def candidates(law: ThresholdLaw, ups: Sequence[int], downs: Sequence[int], statistic: Statistic) -> Iterator[NeighbourVotes]:
+    """Yield pairs of `ups` raised queries and `downs` lowered ones, at distances that `statistic` puts around the threshold."""
     reach = max(law.query_scale, law.threshold_scale)
-    levels = sorted({max(1, law.threshold + math.floor(step * reach)) for step in (-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0)})
+    first, second = (query.distance for query in flipping([(0, 0), (1, 0)]).seen(statistic))
+    wanted = (law.threshold + step * reach for step in STEPS)
+    levels = sorted({max(1, round((distance - first) / (second - first))) for distance in wanted})
     for raised, lowered in itertools.product(ups, downs):
         for high, low in itertools.product(levels if raised else levels[:1], levels):
             yield flipping([(high, +1)] * raised + [(low, -1)] * lowered, name=f"{raised} raised, then {lowered} lowered")
@@ -73,9 +87,9 @@ def worst_flips(
     """Return the pair of largest `score` among `candidates`; ties go to the first."""
     downs = (law.cutoff, 3 * law.cutoff) if downs is None else downs
     best: Found | None = None
-    for votes in candidates(law, ups, downs):
+    for votes in candidates(law, ups, downs, statistic):
         result = outcomes(law, votes.seen(statistic))
-        value = score(result)
+        value = score(result, best.score if best else 0.0)
         if best is None or value > best.score:
             best = Found(votes, result, value)
     assert best is not None

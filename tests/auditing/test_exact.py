@@ -18,11 +18,6 @@ PAPER = ThresholdLaw("discrete_laplace", "discrete_laplace", 1.0, 2.0, 4, 2, red
 MIXED = [QueryPair(0, 3, 0, 4), QueryPair(0, 3, 0, 4), QueryPair(1, 5, 1, 4), QueryPair(0, 0, 1, 0), QueryPair(0, 6, 0, 6)]
 
 
-def _chance(law, distance, z):
-    unanswered, answered = law.log_unanswered(distance, np.array([z]))
-    return math.exp(unanswered[0]), math.exp(answered[0])
-
-
 def _brute_force(law, queries, side, restart):
     """Every transcript with its probability, by walking the algorithm as it is printed."""
     noise = law.noisy_threshold()
@@ -34,7 +29,7 @@ def _brute_force(law, queries, side, restart):
             return
         winner, distance = (queries[step].winner, queries[step].distance) if side == 0 else (
             queries[step].other_winner, queries[step].other_distance)
-        unanswered, answered = (np.exp(part) for part in law.log_unanswered(distance, noise.support))
+        unanswered, answered = (np.exp(part) for part in law.log_unanswered(distance))
         walk(step + 1, (*transcript, winner), paid, weights * answered)
         after = weights * unanswered
         if law.redraw:

@@ -7,6 +7,7 @@ for each check.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,8 +15,8 @@ import pytest
 from teacher_student.arguments import ArgumentError
 from teacher_student.auditing.agreement import compare, compare_noise, noise_power, power, transcript_law, unanswered_law
 from teacher_student.auditing.exact import ThresholdLaw
-from teacher_student.auditing.sampled import certain_epsilon, choose_event, clopper_pearson, lower_bound
-from teacher_student.mechanisms import GeneratorNoise, SystemNoise
+from teacher_student.auditing.sampled import DrawnAhead, certain_epsilon, choose_event, clopper_pearson, lower_bound
+from teacher_student.mechanisms import GeneratorNoise, RecordedNoise, SystemNoise
 from teacher_student.privacy.parameters import round_up
 
 LAWS = [("discrete_laplace", 12.0), ("discrete_gaussian", 7.33), ("two_geometrics", 9.5)]
@@ -90,3 +91,10 @@ def test_transcripts_and_counts_are_one_law():
 def test_unknown_noise_is_refused():
     with pytest.raises(ArgumentError, match="law must be one of"):
         compare_noise(np.zeros(5, dtype=np.int64), "cauchy", 1.0)
+
+
+def test_noise_drawn_ahead_is_handed_out_once_and_in_order():
+    inner = RecordedNoise(range(100))
+    ahead = DrawnAhead(inner, block=7)
+    taken = [ahead.draw("discrete_laplace", Fraction(1), size) for size in (3, 3, 9, 1, 0, 4)]
+    assert np.concatenate(taken).tolist() == list(range(20))
