@@ -8,6 +8,7 @@
 | draws | functional, listens to the noise | none | wrong law, wrong scale, missing draws |
 | threshold kept | functional | none | a redraw that nobody pays for |
 | batches | functional | none | a state that does not survive between calls |
+| sampled release | sessions over split queries | as stated | a threshold far too low for its noise |
 | sampled epsilon | Clopper-Pearson on a worst pair | as stated | gross excess of the claimed epsilon |
 | threshold noise | thresholds of many sessions against their law | as stated | a wrong law or scale of the threshold |
 | sampled law | sessions against the claimed exact law, by cells | as stated | what shows at this many sessions |
@@ -20,6 +21,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from scipy import stats
 
 from teacher_student.arguments import Integers
 from teacher_student.auditing import agreement, functional
@@ -135,6 +137,16 @@ def sampled_bound(subject: Subject, setting: Setting) -> Row:
     return Row(subject.name, "sampled epsilon", f"epsilon {setting.epsilon:g}", seen, passed)
 
 
+def sampled_release(subject: Subject, setting: Setting) -> Row:
+    """How many sessions over split queries release a label, against the stated release part: one-sided binomial."""
+    stated = float(subject.claimed.release_delta)
+    labels = _labels(subject, all_split(subject.claimed.cutoff), setting)
+    leaked = int((labels >= 0).any(axis=1).sum())
+    p_value = float(stats.binom.sf(leaked - 1, setting.trials, stated))
+    measured = f"{leaked} of {setting.trials} sessions, p {p_value:.1e}"
+    return Row(subject.name, "sampled release", f"delta {stated:.3e}", measured, p_value > setting.false_alarm)
+
+
 def sampled_law(subject: Subject, setting: Setting) -> Row:
     """Sessions against the exact law of the claimed parameters: short transcripts, then counts over long sessions."""
     law = ThresholdLaw.of(subject.claimed)
@@ -189,10 +201,10 @@ def _functional(subject: Subject, check: str, claimed: str, verdict: functional.
 
 EXACT: tuple[Check, ...] = (exact_distances, exact_release)
 FUNCTIONAL: tuple[Check, ...] = (cutoff, draws, threshold_kept, batches)
-SAMPLED: tuple[Check, ...] = (threshold_noise, sampled_bound, sampled_law)
+SAMPLED: tuple[Check, ...] = (threshold_noise, sampled_release, sampled_bound, sampled_law)
 THRESHOLD_CHECKS: tuple[Check, ...] = (*EXACT, *FUNCTIONAL, *SAMPLED)
 
 
 def sessions_per_subject(trials: int) -> int:
     """Return how many sessions the sampling checks run on one subject."""
-    return trials * (1 + 2 + 1 + len(SHARES))
+    return trials * (1 + 1 + 2 + 1 + len(SHARES))

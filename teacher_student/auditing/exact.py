@@ -108,24 +108,36 @@ def _log_unanswered(law: ThresholdLaw, distance: int) -> tuple[Floats, Floats]:
     return np.maximum(unanswered, LOWEST), np.maximum(answered, LOWEST)
 
 
-def outcomes(law: ThresholdLaw, queries: Sequence[QueryPair], *, restart: bool = False, width: float = 1e-5) -> Outcomes:
+def outcomes(
+    law: ThresholdLaw,
+    queries: Sequence[QueryPair],
+    *,
+    restart: bool = False,
+    turns: Sequence[tuple[int, int]] | None = None,
+    width: float = 1e-5,
+) -> Outcomes:
     """Return what the mechanism can emit on the two neighbours.
 
     Args:
         law: the mechanism.
         queries: what is asked, in order.
         restart: the asker goes back to the first query after every unanswered one (an adaptive asker); otherwise on to the next.
+        turns: in place of `restart`, for each query the index of the next after an answer and after none; len(queries) ends.
         width: bin width of the log-ratios where transcripts must be merged (only under `redraw`, past 200,000 of them).
     """
     if not queries:
         raise ArgumentError("queries must not be empty")
-    return _by_runs(law, queries, restart, width) if law.redraw else _by_counting(law, queries, restart)
+    if turns is None:
+        turns = [(step + 1, 0 if restart else step + 1) for step in range(len(queries))]
+    if len(turns) != len(queries) or any(answered <= step for step, (answered, _) in enumerate(turns)):
+        raise ArgumentError("turns must lead on from every query after an answer")
+    return _by_runs(law, queries, turns, width) if law.redraw else _by_counting(law, queries, turns)
 
 
-def _by_counting(law: ThresholdLaw, queries: Sequence[QueryPair], restart: bool) -> Outcomes:
+def _by_counting(law: ThresholdLaw, queries: Sequence[QueryPair], turns: Sequence[tuple[int, int]]) -> Outcomes:
     kinds = list(dict.fromkeys(queries))
     place = [kinds.index(query) for query in queries]
-    ends = _count_transcripts(place, [kind.split for kind in kinds], law.cutoff, restart)
+    ends = _count_transcripts(place, [kind.split for kind in kinds], law.cutoff, turns)
     noise = law.noisy_threshold()
     mine = [law.log_unanswered(kind.distance) for kind in kinds]
     theirs = [law.log_unanswered(kind.other_distance) for kind in kinds]
@@ -139,7 +151,7 @@ def _by_counting(law: ThresholdLaw, queries: Sequence[QueryPair], restart: bool)
 
 
 def _count_transcripts(
-    place: Sequence[int], split: Sequence[bool], cutoff: int, restart: bool
+    place: Sequence[int], split: Sequence[bool], cutoff: int, turns: Sequence[tuple[int, int]]
 ) -> dict[tuple[tuple[int, ...], bool], int]:
     """Return how many transcripts end with each ((unanswered, answered) per kind, leaked)."""
     width = 2 * len(split)
@@ -148,19 +160,16 @@ def _count_transcripts(
     while alive:
         following: Counter[tuple[int, tuple[int, ...]]] = Counter()
         for (step, counts), ways in alive.items():
-            kind = place[step]
+            kind, (after_answer, after_none) = place[step], turns[step]
             paid, free = _raised(counts, 2 * kind), _raised(counts, 2 * kind + 1)
-            if split[kind]:
-                ends[free, True] += ways
-            elif step + 1 == len(place):
-                ends[free, False] += ways
+            if split[kind] or after_answer == len(place):
+                ends[free, split[kind]] += ways
             else:
-                following[step + 1, free] += ways
-            after = 0 if restart else step + 1
-            if sum(paid[::2]) == cutoff or after == len(place):
+                following[after_answer, free] += ways
+            if sum(paid[::2]) == cutoff or after_none == len(place):
                 ends[paid, False] += ways
             else:
-                following[after, paid] += ways
+                following[after_none, paid] += ways
         alive = following
     return ends
 
@@ -180,39 +189,44 @@ def _weigh(exponents: Floats, ways: Floats, logs: list[tuple[Floats, Floats]], m
     return np.concatenate(blocks)
 
 
-def _by_runs(law: ThresholdLaw, queries: Sequence[QueryPair], restart: bool, width: float) -> Outcomes:
+def _by_runs(law: ThresholdLaw, queries: Sequence[QueryPair], turns: Sequence[tuple[int, int]], width: float) -> Outcomes:
     """Runs are independent: multiply the outcomes of one run by those of the next, from where the next one starts."""
     alive = {0: Outcomes(np.ones(1), np.ones(1))}
     ended: list[Outcomes] = []
+    runs = {}
     for _ in range(law.cutoff):
         following: dict[int, list[Outcomes]] = {}
         for start, before in alive.items():
-            stops, rest = _run(law, queries[start:])
+            if start not in runs:
+                runs[start] = _run(law, queries, turns, start)
+            stops, rest = runs[start]
             ended.append(_times(before, rest))
-            for offset, stop in enumerate(stops):
-                after = 0 if restart else start + offset + 1
-                following.setdefault(after, []).append(_times(before, stop))
+            for step, stop in stops.items():
+                following.setdefault(turns[step][1], []).append(_times(before, stop))
         alive = {after: _gathered(parts, width) for after, parts in following.items()}
         if len(queries) in alive:
             ended.append(alive.pop(len(queries)))
     return _gathered([*ended, *alive.values()], width, missing=law.cutoff * law.noisy_threshold().outside)
 
 
-def _run(law: ThresholdLaw, queries: Sequence[QueryPair]) -> tuple[list[tuple[float, float]], Outcomes]:
+def _run(
+    law: ThresholdLaw, queries: Sequence[QueryPair], turns: Sequence[tuple[int, int]], start: int
+) -> tuple[dict[int, tuple[float, float]], Outcomes]:
     """Return (P, P') of "unanswered first at query j" for each j, and the outcomes that end the session within this run."""
-    noise = law.noisy_threshold()
+    noise, step = law.noisy_threshold(), start
     survive, other_survive = np.zeros(len(noise.mass)), np.zeros(len(noise.mass))
-    stops: list[tuple[float, float]] = []
-    for query in queries:
+    stops: dict[int, tuple[float, float]] = {}
+    while step < len(queries):
+        query = queries[step]
         unanswered, answered = law.log_unanswered(query.distance)
         other_unanswered, other_answered = law.log_unanswered(query.other_distance)
         mine = float(noise.mass @ np.exp(survive + unanswered))
-        stops.append((mine, float(noise.mass @ np.exp(other_survive + other_unanswered))))
+        stops[step] = (mine, float(noise.mass @ np.exp(other_survive + other_unanswered)))
         survive, other_survive = survive + answered, other_survive + other_answered
         if query.split:
             leak = np.array([noise.mass @ np.exp(survive), 0.0])
-            other_leak = np.array([0.0, noise.mass @ np.exp(other_survive)])
-            return stops, Outcomes(leak, other_leak)
+            return stops, Outcomes(leak, np.array([0.0, noise.mass @ np.exp(other_survive)]))
+        step = turns[step][0]
     rest = [np.array([noise.mass @ np.exp(mass)]) for mass in (survive, other_survive)]
     return stops, Outcomes(rest[0], rest[1])
 
