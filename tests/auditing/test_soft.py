@@ -1,0 +1,126 @@
+"""The soft-label loop: its claim holds exactly, the real loop follows its law, and the printed threshold leaks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from teacher_student.auditing.agreement import compare_transcripts
+from teacher_student.auditing.exact import QueryPair, ThresholdLaw, outcomes
+from teacher_student.auditing.pairs import all_split, halved_distance
+from teacher_student.auditing.twins import soft_label_law
+from teacher_student.labels import ABSTAIN, HALTED
+from teacher_student.mechanisms import GeneratorNoise
+from teacher_student.mechanisms.soft_histogram import check_bins, histograms
+from teacher_student.mechanisms.soft_label import SoftLabelRelease
+from teacher_student.privacy.calibration import calibrate_soft
+
+MECHANISMS = ["stability", "stability_paper", "stability_redraw", "stability_laplace"]
+
+
+def _turns(num_queries):
+    """A plain test, and a shifted one where that goes unanswered: 2 i, then 2 i + 1."""
+    turns = []
+    for query in range(num_queries):
+        turns += [(2 * query + 2, 2 * query + 1), (2 * query + 2, 2 * query + 2)]
+    return turns
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(("plain", "shifted"), [(+1, -1), (-1, +1), (-1, -1)])
+def test_one_teacher_who_moves_both_histograms_is_within_the_claim(mechanism, plain, shifted):
+    epsilon, delta = 1.0, 1e-4
+    parameters = calibrate_soft(mechanism, epsilon=epsilon, delta=delta, cutoff=1, num_queries=10)
+    law = ThresholdLaw.of(parameters)
+    reach = int(law.query_scale)
+    for high in (law.threshold, law.threshold + reach):
+        for low in (law.threshold, law.threshold + reach):
+            queries = [QueryPair(0, high, 0, high + plain), QueryPair(0, low, 0, low + shifted)] * 6
+            assert outcomes(law, queries, turns=_turns(6)).worst_divergence(epsilon).upper <= delta
+
+
+def _soft_law(law, plain, shifted, num_queries):
+    """The transcripts of codes of `num_queries` queries with these two distances, winners bin 0 and shifted bin 0."""
+    noise = law.noisy_threshold()
+    steps = {distance: [np.exp(part) for part in law.log_unanswered(distance)] for distance in (plain, shifted)}
+
+    def paid_once(weights):
+        return noise.mass * weights.sum() if law.redraw else weights
+
+    alive = {((), 0): noise.mass}
+    for _ in range(num_queries):
+        following: dict = {}
+        for (codes, paid), weights in alive.items():
+            if paid == law.cutoff:
+                following[(*codes, HALTED), paid] = weights
+                continue
+            following[(*codes, 0), paid] = weights * steps[plain][1]
+            weights, paid = paid_once(weights * steps[plain][0]), paid + 1
+            if paid == law.cutoff:
+                following[(*codes, ABSTAIN), paid] = weights
+                continue
+            following[(*codes, 1), paid] = weights * steps[shifted][1]
+            following[(*codes, ABSTAIN), paid + 1] = paid_once(weights * steps[shifted][0])
+        alive = following
+    found: dict = {}
+    for (codes, _), weights in alive.items():
+        found[codes] = found.get(codes, 0.0) + float(weights.sum())
+    return found
+
+
+def _votes(distance, num_queries):
+    """Histograms of three bins; scores 0.3 (plain bin 0, shifted 0) lead scores 0.6 (1 and 1) by this distance in both."""
+    scores = np.array([0.3] * (2 * distance + 7) + [0.6] * 5)
+    return histograms(np.tile(scores, (num_queries, 1)), check_bins(3, num_queries))
+
+
+@pytest.mark.parametrize("mechanism", ["stability", "stability_redraw"])
+def test_the_loop_follows_its_law(mechanism):
+    """False alarm 1e-9, 1,200 sessions of three queries; the law of a distance one scale away is rejected."""
+    parameters = calibrate_soft(mechanism, epsilon=2.0, delta=1e-2, cutoff=2)
+    law = ThresholdLaw.of(parameters)
+    near = law.threshold + int(law.query_scale) // 2
+    release, noise = SoftLabelRelease(parameters), GeneratorNoise(np.random.default_rng(4))
+    counts = _votes(near, 3)
+    labels = np.array([release.answer(counts, release.start(noise), noise)[0] for _ in range(1200)])
+    codes = np.unique(labels[labels >= 0])  # two answers are possible: plain bin 0, and, half a bin higher, shifted bin 0
+    labels = np.where(labels >= 0, np.searchsorted(codes, labels), labels)
+    assert compare_transcripts(labels, _soft_law(law, near, near, 3)).accepted
+    assert not compare_transcripts(labels, _soft_law(law, near + int(law.query_scale), near, 3)).accepted
+
+
+@pytest.mark.parametrize(("sub_answers", "leak"), [(52, 173e-5), (100, 333e-5)])
+def test_the_printed_threshold_leaks(sub_answers, leak):
+    """m = 1000, delta = 1e-5, T = 50: the printed loop releases a split label with probability 1.7e-3, 173 delta."""
+    numbers = {"epsilon": 1.0, "delta": 1e-5, "cutoff": 50, "num_queries": 1000}
+    split = all_split(sub_answers).seen(halved_distance)
+    printed = outcomes(soft_label_law(**numbers, sub_answers=sub_answers, factor=1), split).divergence(1.0)
+    assert printed.lower == pytest.approx(leak, rel=0.01)
+    assert printed.lower > 100 * numbers["delta"]
+    corrected = soft_label_law(**numbers, sub_answers=100)
+    assert outcomes(corrected, all_split(100).seen(halved_distance)).divergence(1.0).upper < numbers["delta"] / 10
+
+
+def test_the_corrected_law_is_that_of_the_calibration():
+    parameters = calibrate_soft("stability_paper", epsilon=1.0, delta=1e-5, cutoff=50, num_queries=1000)
+    numbers = {"epsilon": 1.0, "delta": 1e-5, "cutoff": 50, "num_queries": 1000}
+    assert ThresholdLaw.of(parameters) == soft_label_law(**numbers, sub_answers=100)
+
+
+def test_sessions_under_the_printed_threshold_are_caught_leaking():
+    """One-sided binomial at 1e-9 over 1,200 sessions: the corrected loop passes; the printed one is caught with power > 0.999."""
+    parameters = calibrate_soft("stability_paper", epsilon=1.0, delta=1e-3, cutoff=5, num_queries=20)
+    printed = dataclasses.replace(parameters, threshold=parameters.threshold // 2)
+    exact = outcomes(ThresholdLaw.of(printed), all_split(printed.cutoff).seen(halved_distance)).divergence(1.0).lower
+    most = int(stats.binom.isf(1e-9, 1200, parameters.release_delta))
+    assert stats.binom.sf(most, 1200, exact) > 0.999
+    assert _leaking_sessions(parameters, 1200) <= most < _leaking_sessions(printed, 1200)
+
+
+def _leaking_sessions(parameters, trials):
+    counts = _votes(0, parameters.cutoff)
+    release, noise = SoftLabelRelease(parameters), GeneratorNoise(np.random.default_rng(8))
+    return sum(bool((release.answer(counts, release.start(noise), noise)[0] >= 0).any()) for _ in range(trials))
