@@ -11,9 +11,15 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Protocol, Self, runtime_checkable
 
+import numpy.typing as npt
+
 from teacher_student.arguments import ArgumentError, Integers, positive_integer
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.privacy.parameters import Parameters
+from teacher_student.privacy.threshold import ThresholdParameters
+
+Counts = npt.NDArray[Any]
+"""Votes per class of some queries, shape (num_queries, num_classes), of any integer type."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,7 +33,7 @@ class State:
         asked: queries put to the mechanism before it halted; those told HALTED are not counted.
     """
 
-    noisy_threshold: int | None = None
+    noisy_threshold: int | None = dataclasses.field(default=None, repr=False)
     paid: int = 0
     answered: int = 0
     asked: int = 0
@@ -65,7 +71,7 @@ class Mechanism(Protocol):
     def start(self, noise: Noise) -> State:
         """Return the state before the first query; draws the threshold's noise where the mechanism has one."""
 
-    def answer(self, counts: Integers, state: State, noise: Noise) -> tuple[Integers, State]:
+    def answer(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
         """Answer the queries in order.
 
         Args:
@@ -82,15 +88,16 @@ class Mechanism(Protocol):
 
 
 def build_mechanism(parameters: Parameters) -> Mechanism:
-    """Return the mechanism that `parameters` describe: online release, or a noisy maximum."""
-    from teacher_student.privacy import NoisyMaxParameters, ThresholdParameters
+    """Return the mechanism that `parameters` describe: online release, or a noisy maximum.
 
+    >>> from teacher_student.privacy import calibrate
+    >>> type(build_mechanism(calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=50))).__name__
+    'OnlineRelease'
+    """
     if isinstance(parameters, ThresholdParameters):
         from teacher_student.mechanisms.online_release import OnlineRelease
 
         return OnlineRelease(parameters)
-    if isinstance(parameters, NoisyMaxParameters):
-        from teacher_student.mechanisms.noisy_max import NoisyMax
+    from teacher_student.mechanisms.noisy_max import NoisyMax
 
-        return NoisyMax(parameters)
-    raise ArgumentError(f"parameters must be those of a mechanism that answers vote counts, got {type(parameters).__name__}")
+    return NoisyMax(parameters)

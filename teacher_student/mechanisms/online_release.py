@@ -17,7 +17,7 @@ The box, in our words:
 | T, c | parameters.cutoff, state.paid |
 | w, w hat | parameters.threshold, state.noisy_threshold |
 | lambda; 1 / epsilon = 2 lambda in line 3 | parameters.threshold_scale; parameters.query_scale |
-| m | only in the calibration `stability_paper` |
+| m | parameters.num_queries, under `stability_paper` only |
 | bottom | ABSTAIN; HALTED once c = T |
 
 Deviations from the paper:
@@ -34,18 +34,18 @@ Cost: `parameters.epsilon(delta)` for any number of adaptively chosen queries; `
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from teacher_student.arguments import Integers, vote_counts
 from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.mechanisms import sparse_vector
-from teacher_student.mechanisms.interface import State
+from teacher_student.mechanisms.interface import Counts, State
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.mechanisms.stability import plurality, stable_answer
-from teacher_student.privacy import ThresholdParameters
+from teacher_student.privacy import StabilityPaper, ThresholdParameters
 
 _FIRST_BLOCK, _BLOCK = 1 << 10, 1 << 16
 
@@ -61,10 +61,14 @@ class OnlineRelease:
         return sparse_vector.start(self.parameters, noise)  # line 1
 
     def halted(self, state: State) -> bool:
-        """Whether the cutoff is spent."""
-        return not state.paid < self.parameters.cutoff
+        """Whether the cutoff is spent, or all the queries asked that the calibration was made for."""
+        return not (state.paid < self.parameters.cutoff and state.asked < self._num_queries)
 
-    def answer(self, counts: Integers, state: State, noise: Noise) -> tuple[Integers, State]:
+    @property
+    def _num_queries(self) -> float:
+        return self.parameters.num_queries if isinstance(self.parameters, StabilityPaper) else math.inf
+
+    def answer(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
         """Answer the queries in order, in blocks; the same answers as `answer_literally` on the same noise.
 
         Args:
@@ -77,7 +81,7 @@ class OnlineRelease:
         """
         counts = vote_counts("counts", counts)
         labels = np.full(len(counts), HALTED, dtype=np.int64)
-        for rows in _blocks(len(counts)):
+        for rows in _blocks(int(min(len(counts), self._num_queries - state.asked))):
             if self.halted(state):
                 break
             winner, distance = plurality(counts[rows])
@@ -85,13 +89,13 @@ class OnlineRelease:
             labels[rows] = np.where(outcomes == sparse_vector.ABOVE, winner, outcomes)
         return labels, state
 
-    def answer_literally(self, counts: npt.NDArray[np.integer], state: State, noise: Noise) -> tuple[Integers, State]:
+    def answer_literally(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
         """Do what `answer` does, line by line as the box has it."""
         labels = np.full(len(counts), HALTED, dtype=np.int64)
         threshold, paid, asked = state.noisy_threshold, state.paid, 0
         assert threshold is not None
         for query, (winner, distance) in enumerate(zip(*plurality(counts), strict=True)):
-            if not paid < self.parameters.cutoff:  # line 2
+            if not (paid < self.parameters.cutoff and state.asked + asked < self._num_queries):  # line 2
                 break
             nu = int(sparse_vector.query_noise(self.parameters, 1, noise)[0])
             out = stable_answer(int(winner), int(distance), noisy_threshold=threshold, query_noise=nu)  # line 3

@@ -89,7 +89,7 @@ def num_teachers_for(parameters: ThresholdParameters, *, num_queries: int, failu
 
     >>> from teacher_student.privacy import calibrate
     >>> parameters = calibrate("stability_paper", epsilon=1, delta=1e-5, cutoff=50, num_queries=1000)
-    >>> round(num_teachers_for(parameters, num_queries=1000, failure=0.05), -2)
+    >>> round(num_teachers_for(parameters, num_queries=1000, failure=0.05), -3)
     83000
     """
     queries, failure = positive_integer("num_queries", num_queries), probability("failure", failure)
