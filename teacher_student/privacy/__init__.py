@@ -1,1 +1,25 @@
 """Privacy as numbers: neighbours, costs, calibration, composition, certificates. No data, no noise, no networks."""
+
+from teacher_student.privacy.calibration import REGISTRY, calibrate, calibrate_soft, parameters_from_dict
+from teacher_student.privacy.certificate import NEIGHBOURS, Certificate
+from teacher_student.privacy.parameters import Parameters
+from teacher_student.privacy.redrawn import StabilityPaper, StabilityRedraw
+from teacher_student.privacy.threshold import ThresholdParameters
+from teacher_student.privacy.tight import Stability, StabilityLaplace
+
+MECHANISMS = tuple(REGISTRY)
+
+__all__ = [
+    "MECHANISMS",
+    "NEIGHBOURS",
+    "Certificate",
+    "Parameters",
+    "Stability",
+    "StabilityLaplace",
+    "StabilityPaper",
+    "StabilityRedraw",
+    "ThresholdParameters",
+    "calibrate",
+    "calibrate_soft",
+    "parameters_from_dict",
+]

@@ -36,10 +36,7 @@ def round_up(scale: float | Fraction) -> Fraction:
 
 def check_scale(name: str, value: object) -> Fraction:
     """Return `value` as a positive dyadic scale; refuse anything off the grid, since it could not be sampled exactly."""
-    try:
-        scale = Fraction(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"{name} must be a positive multiple of 1/{GRID}, got {value!r}") from error
+    scale = Fraction(value) if isinstance(value, int | float | Fraction) and math.isfinite(value) else Fraction(0)
     if scale <= 0 or (scale * GRID).denominator != 1:
         raise ArgumentError(f"{name} must be a positive multiple of 1/{GRID}, got {value!r}")
     return scale
@@ -63,6 +60,16 @@ class Parameters(ABC):
     def release_delta(self) -> float:
         """The delta of the release part, which composition adds as it stands (0 where there is no such part)."""
         return 0.0
+
+    @property
+    def mu(self) -> float | None:
+        """The mu of Gaussian differential privacy of the whole session, or None if it has none."""
+        return None
+
+    @property
+    def pure_parts(self) -> tuple[float, int] | None:
+        """(eps0, n) if all but the release part is at most n adaptive eps0-DP answers, or None."""
+        return None
 
     def rdp(self, orders: Sequence[float] | Floats) -> Floats | None:
         """Return the Renyi divergence bound at each order (> 1) of all but the release part, or None if there is none."""

@@ -1,0 +1,77 @@
+"""`calibrate`: from what is wanted to the parameters that give it. Each mechanism's class knows how."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
+from teacher_student.privacy.parameters import Parameters
+from teacher_student.privacy.redrawn import StabilityPaper, StabilityRedraw
+from teacher_student.privacy.tight import Stability, StabilityLaplace
+
+REGISTRY: dict[str, type[Parameters]] = {
+    kind.mechanism: kind for kind in (Stability, StabilityPaper, StabilityRedraw, StabilityLaplace)
+}
+
+
+def calibrate(
+    mechanism: str, *, epsilon: float, delta: float, cutoff: int | None = None, num_queries: int | None = None, **options: Any
+) -> Parameters:
+    """Return frozen parameters that spend at most `epsilon` at `delta`.
+
+    Args:
+        mechanism: one of `MECHANISMS`.
+        epsilon: above 0.
+        delta: strictly between 0 and 1.
+        cutoff: paid non-answers before the session halts (stability mechanisms).
+        num_queries: most queries asked; needed by `stability_paper` and the noisy maxima.
+        options: of that mechanism's calibration, such as `threshold_ratio`.
+
+    Raises:
+        ArgumentError: an argument out of range, or a request that cannot be met.
+
+    >>> calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=50).threshold
+    30
+    """
+    kind = REGISTRY[choice("mechanism", mechanism, REGISTRY)]
+    positive_number("epsilon", epsilon)
+    probability("delta", delta)
+    if cutoff is not None:
+        positive_integer("cutoff", cutoff)
+    if num_queries is not None:
+        positive_integer("num_queries", num_queries)
+    if issubclass(kind, Stability | StabilityLaplace | StabilityPaper | StabilityRedraw):
+        positive_integer("cutoff", cutoff)
+    found: Parameters = kind.calibrate(  # type: ignore[attr-defined]
+        epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options
+    )
+    if not found.epsilon(delta) <= epsilon:  # the guarantee is recomputed from the fields alone before anyone uses them
+        raise ArgumentError(f"epsilon must be feasible for {mechanism}, got {epsilon:g}; {found.epsilon(delta):.6g} would be")
+    return found
+
+
+def calibrate_soft(
+    mechanism: str, *, epsilon: float, delta: float, cutoff: int, num_queries: int | None = None, **options: Any
+) -> Parameters:
+    """Return parameters for soft labels: their cutoff is the unit budget U = 2 T, two units for an unstable query."""
+    positive_integer("cutoff", cutoff)
+    if mechanism != StabilityPaper.mechanism:
+        return calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=2 * cutoff, num_queries=num_queries, **options)
+    positive_number("epsilon", epsilon)
+    probability("delta", delta)
+    return StabilityPaper.calibrate_soft(epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
+
+
+def parameters_from_dict(mapping: Any) -> Parameters:
+    """Return the parameters that `Parameters.to_dict` wrote; each class checks its own fields.
+
+    Raises:
+        ArgumentError: an unknown mechanism, missing or foreign fields, or a number out of range.
+    """
+    if not isinstance(mapping, dict):
+        raise ArgumentError(f"parameters must be a mapping, got {mapping!r}")
+    for name, value in mapping.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ArgumentError(f"parameters must be finite, got {name} = {value}")
+    return REGISTRY[choice("mechanism", mapping.get("mechanism"), REGISTRY)].from_dict(mapping)

@@ -1,0 +1,113 @@
+"""What a release proves: a frozen record of the guarantee, from which anyone can recompute it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Self
+
+from teacher_student.arguments import ArgumentError, choice, positive_number, probability
+from teacher_student.privacy.calibration import parameters_from_dict
+from teacher_student.privacy.parameters import Parameters
+
+NEIGHBOURS = ("add_remove", "replace_one", "label_only")
+"""Neighbouring relations. One record, one teacher, one vote per query: under each of them one vote of a query may change."""
+
+FORMAT = 1
+
+_TOLERANCE = 1e-9
+"""Relative room for the last digits of another machine's arithmetic."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """The guarantee of one release.
+
+    Attributes:
+        epsilon: claimed; at least what the parameters give at `delta`.
+        delta: claimed.
+        mechanism: name.
+        parameters: all of the mechanism's public numbers; they own the cost.
+        private: False if the noise was injected for a test; such a release proves nothing.
+        neighbours: the neighbouring relation, one of `NEIGHBOURS`.
+        used: public or released facts, such as the number of queries and the paid non-answers.
+        composition: earlier releases on the same data, each as a mapping.
+        not_covered: what the guarantee does not speak of.
+        versions: of the libraries that drew and accounted for the noise.
+    """
+
+    epsilon: float
+    delta: float
+    mechanism: str
+    parameters: Parameters
+    private: bool
+    neighbours: str
+    used: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    composition: tuple[Mapping[str, Any], ...] = ()
+    not_covered: tuple[str, ...] = ()
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        positive_number("epsilon", self.epsilon)
+        probability("delta", self.delta)
+        choice("neighbours", self.neighbours, NEIGHBOURS)
+        if not isinstance(self.private, bool):
+            raise ArgumentError(f"private must be true or false, got {self.private!r}")
+        if self.mechanism != self.parameters.mechanism:
+            raise ArgumentError(f"mechanism must be that of the parameters, {self.parameters.mechanism}, got {self.mechanism!r}")
+
+    def to_json(self) -> str:
+        """Return the certificate as JSON; every number is exact."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields |= {"parameters": self.parameters.to_dict(), "used": dict(self.used), "versions": dict(self.versions)}
+        fields |= {"composition": [dict(entry) for entry in self.composition], "not_covered": list(self.not_covered)}
+        return json.dumps({"format": FORMAT, **fields}, indent=2, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the certificate that `to_json` wrote.
+
+        Raises:
+            ArgumentError: not JSON, a missing or foreign field, a number out of range.
+        """
+        try:
+            fields = json.loads(text)
+        except ValueError as error:
+            raise ArgumentError(f"certificate must be JSON, got {text[:40]!r}") from error
+        names = {field.name for field in dataclasses.fields(cls)}
+        if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT or set(fields) != names:
+            raise ArgumentError(f"certificate must hold format {FORMAT} and {', '.join(sorted(names))}")
+        for name, kind in (("used", dict), ("versions", dict), ("composition", list), ("not_covered", list)):
+            if not isinstance(fields[name], kind):
+                raise ArgumentError(f"certificate's {name} must be a {kind.__name__}, got {fields[name]!r}")
+        fields["parameters"] = parameters_from_dict(fields["parameters"])
+        fields["composition"] = tuple(fields["composition"])
+        fields["not_covered"] = tuple(fields["not_covered"])
+        return cls(**fields)
+
+    def verify(self) -> float:
+        """Recompute epsilon and delta from the recorded parameters alone.
+
+        Returns:
+            The recomputed epsilon at the claimed delta; at most the claimed one.
+
+        Raises:
+            ArgumentError: injected noise, or a claim that the parameters do not bear out.
+        """
+        if not self.private:
+            raise ArgumentError(
+                "certificate must be of a private release, got private: false (the noise was injected for a test)"
+            )
+        epsilon = self.parameters.epsilon(self.delta)
+        if not math.isfinite(epsilon) or not epsilon <= self.epsilon * (1 + _TOLERANCE):
+            raise ArgumentError(
+                f"epsilon must be at least {epsilon:.6g} at delta {self.delta:g} by its parameters, got {self.epsilon:g}"
+            )
+        delta = self.parameters.delta(self.epsilon)
+        if not delta <= self.delta * (1 + _TOLERANCE):
+            raise ArgumentError(
+                f"delta must be at least {delta:.6g} at epsilon {self.epsilon:g} by its parameters, got {self.delta:g}"
+            )
+        return epsilon

@@ -1,0 +1,135 @@
+"""`stability`: the default calibration, and `stability_laplace` beside it. One threshold for the whole session.
+
+    rho ~ discrete Gaussian(s), drawn once;  nu fresh for every query;  answer iff distance + nu > w + rho
+    RDP(a) <= a / (2 s^2) + T kappa(a) / (a - 1)                     the test part (docs/tight_guarantee.md)
+    delta2  = E_rho[1 - p(-w - rho)^T]                                the release part
+
+The number of queries does not appear: an answer is free, only a refusal pays.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.optimize import brentq
+
+from teacher_student.arguments import ArgumentError, Floats, positive_number
+from teacher_student.privacy.kappa import kappa, to_delta, to_epsilon
+from teacher_student.privacy.parameters import round_up
+from teacher_student.privacy.threshold import ThresholdParameters
+
+RATIO = 1.8
+"""Scale of the threshold's noise over the smallest that would do if it had all of epsilon."""
+
+RELEASE_SHARE = 0.1
+"""Share of delta that the release part may use."""
+
+_LARGEST = 1e9
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OneThreshold(ThresholdParameters):
+    """One discrete Gaussian threshold; the law of the query noise is the subclass's."""
+
+    threshold_noise: ClassVar[str] = "discrete_gaussian"
+    redraw: ClassVar[bool] = False
+
+    def rdp(self, orders: Sequence[float] | Floats) -> Floats:
+        """Return the Renyi bound of the test part at `orders`."""
+        alpha = np.asarray(orders, dtype=np.float64)
+        gaussian = alpha / (2 * float(self.threshold_scale) ** 2)
+        return np.asarray(gaussian + self.cutoff * kappa(self.query_noise, self.query_scale, alpha) / (alpha - 1))
+
+    def _test_epsilon(self, delta: float) -> float:
+        return to_epsilon(self.rdp, delta)
+
+    def _test_delta(self, epsilon: float) -> float:
+        return to_delta(self.rdp, epsilon)
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        cutoff: int,
+        num_queries: int | None = None,
+        threshold_ratio: float = RATIO,
+        **options: Any,
+    ) -> Self:
+        """Spend `epsilon` at `delta`: first s, then b, then the smallest w (a larger s raises delta2, so w comes last).
+
+        Args:
+            epsilon: above 0.
+            delta: between 0 and 1.
+            cutoff: T.
+            num_queries: not used; any number may be asked.
+            threshold_ratio: r > 1, public: s = r times the scale that alone would use all of epsilon.
+            options: none.
+        """
+        del num_queries
+        _refuse(options, cls.mechanism, "threshold_ratio")
+        if positive_number("threshold_ratio", threshold_ratio) <= 1:
+            raise ArgumentError(f"threshold_ratio must be above 1, got {threshold_ratio}")
+        share = (1 - RELEASE_SHARE) * delta
+        scale = round_up(threshold_ratio * smallest_gaussian(epsilon, share))
+        query_scale = cls._query_scale(epsilon, share, cutoff, scale)
+        draft = cls(threshold_scale=scale, query_scale=query_scale, threshold=0, cutoff=cutoff)
+        return dataclasses.replace(draft, threshold=draft.smallest_threshold(RELEASE_SHARE * delta))
+
+    @classmethod
+    def _query_scale(cls, epsilon: float, delta: float, cutoff: int, threshold_scale: Fraction) -> Fraction:
+        """Smallest dyadic query scale within epsilon."""
+
+        def over(log_scale: float) -> float:
+            scale = round_up(math.exp(log_scale))
+            draft = cls(threshold_scale=threshold_scale, query_scale=scale, threshold=0, cutoff=cutoff)
+            return draft._test_epsilon(delta) - epsilon
+
+        low, high = math.log(2 / 256), math.log(max(4.0, 8 * cutoff / epsilon))
+        if over(low) <= 0:
+            return round_up(math.exp(low))
+        found = round_up(math.exp(brentq(over, low, high, xtol=1e-5)))
+        while over(math.log(float(found) - 1 / 512)) > 0:
+            found += Fraction(1, 256)
+        return found
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stability(OneThreshold):
+    """One threshold, one-sided query noise: minus the sum of two geometrics. The default."""
+
+    mechanism: ClassVar[str] = "stability"
+    query_noise: ClassVar[str] = "two_geometrics"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StabilityLaplace(OneThreshold):
+    """One threshold, two-sided query noise; for comparison."""
+
+    mechanism: ClassVar[str] = "stability_laplace"
+    query_noise: ClassVar[str] = "discrete_laplace"
+
+
+def smallest_gaussian(epsilon: float, delta: float) -> float:
+    """Return the scale at which a Gaussian of sensitivity 1 alone spends `epsilon` at `delta` (Renyi accounting)."""
+
+    def over(log_scale: float) -> float:
+        return to_epsilon(lambda orders: orders / (2 * math.exp(2 * log_scale)), delta) - epsilon
+
+    low, high = math.log(1e-3), math.log(_LARGEST)
+    if over(low) <= 0:
+        return math.exp(low)
+    if over(high) > 0:
+        raise ArgumentError(f"epsilon must be feasible at this delta, got {epsilon:g}; about 1e-6 and more is")
+    return math.exp(brentq(over, low, high, xtol=1e-10))
+
+
+def _refuse(options: dict[str, Any], mechanism: str, *known: str) -> None:
+    for name in options:
+        raise ArgumentError(f"{name} is no option of {mechanism}; those are {', '.join(known) or 'none'}")
