@@ -1,0 +1,306 @@
+"""The mechanisms of the field: a noisy maximum of the votes. Their parameters, which own the cost.
+
+One record moves one teacher, and so one vote of each query: at most one count goes up by 1 and one down by 1. Every answered
+query costs something here, however clear the vote; the session halts at a cap on the answers that is fixed beforehand.
+
+| mechanism | answer | cost of n answers, whatever the votes |
+|---|---|---|
+| GNMax | argmax of counts + discrete Gaussian(scale) | mu^2 = 2 n mu1(scale)^2, exact (see `gaussian`) |
+| Confident-GNMax | GNMax, if max count + discrete Gaussian >= threshold | that + mu1(threshold_scale)^2 for each query asked |
+| LNMax | argmax of counts + discrete Laplace(scale) | 2 n randomised responses of loss 1/scale, exact (see `pure`) |
+| exponential | P(class) proportional to exp(count / scale) | n answers whose loss has range 2/scale: Renyi (see `pure`) |
+
+GNMax, Confident-GNMax and LNMax are computed from the noisy counts, two of which move, each by 1. So their cost is that of the
+noisy counts. PRIVACY.md's mu^2 = 2 / sigma^2 for an answer is the continuous law; for the discrete one that is sampled mu1 is
+larger by the factor 1 + 1 / (24 sigma^2), and accounting without it would claim too much (`gaussian` has the proof).
+GNMax and Confident-GNMax: Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson 2018 (arXiv:1802.08908); LNMax: Papernot,
+Abadi, Erlingsson, Goodfellow, Talwar 2017; exponential mechanism: McSherry, Talwar 2007.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from teacher_student.arguments import ArgumentError, Floats, positive_integer, positive_number, probability
+from teacher_student.privacy.gaussian import compose_mu, discrete_gaussian_mu, gaussian_delta, gaussian_epsilon, gaussian_mu
+from teacher_student.privacy.kappa import to_delta, to_epsilon
+from teacher_student.privacy.parameters import GRID, Parameters, check_scale
+from teacher_student.privacy.pure import bounded_range_rdp, pure_delta, pure_epsilon, pure_rdp
+
+TEST_SHARE = 0.5
+"""Share of mu^2 that Confident-GNMax spends on asking whether the vote is clear."""
+
+_MARGIN = 1e-9
+"""Calibration aims this much below the request, so that recomputing it in double arithmetic never lands above."""
+
+_LARGEST = 1e9
+
+THRESHOLD_SHARE = 0.75
+"""Share of the teachers that Confident-GNMax wants behind a class, where nothing else is said: half-way from a tie of two."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NoisyMaxParameters(Parameters):
+    """A noisy maximum, asked until `max_answers` are given.
+
+    Attributes:
+        max_answers: answers after which the session halts; every one of them is paid for.
+    """
+
+    max_answers: int
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            if field.name.endswith("scale"):
+                object.__setattr__(self, field.name, check_scale(field.name, getattr(self, field.name)))
+        positive_integer("max_answers", self.max_answers)
+
+    @property
+    def max_asked(self) -> int:
+        """Queries after which the session halts."""
+        return self.max_answers
+
+    @classmethod
+    @abstractmethod
+    def calibrate(cls, *, epsilon: float, delta: float, cutoff: int | None, num_queries: int | None, **options: Any) -> Self:
+        """Return the parameters of least noise that spend at most `epsilon` at `delta`."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OneScale(NoisyMaxParameters):
+    """A noisy maximum with one scale, which answers whatever it is asked.
+
+    Attributes:
+        scale: of the noise on each count (for `gnmax` its sigma).
+    """
+
+    scale: Fraction
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        cutoff: int | None = None,
+        num_queries: int | None = None,
+        max_answers: int | None = None,
+        num_teachers: int | None = None,
+        **options: Any,
+    ) -> Self:
+        """Return the least scale at which `max_answers` (by default `num_queries`) answers cost at most `epsilon`."""
+        del cutoff, num_teachers
+        _refuse(options, cls.mechanism, "max_answers", "num_teachers")
+        answers = _answers(cls.mechanism, max_answers, num_queries)
+        aim = positive_number("epsilon", epsilon) * (1 - _MARGIN)
+        share = probability("delta", delta)
+
+        def suffices(scale: Fraction) -> bool:
+            return cls(max_answers=answers, scale=scale).delta(aim) <= share
+
+        return cls(max_answers=answers, scale=least_scale(suffices))
+
+
+class GaussianCost(NoisyMaxParameters):
+    """The cost of whatever is computed from discrete Gaussian answers: exact at every delta, by its mu alone."""
+
+    @property
+    @abstractmethod
+    def mu(self) -> float:
+        """The mu of Gaussian differential privacy of a whole session."""
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon certified at `delta`."""
+        return gaussian_epsilon(self.mu, probability("delta", delta))
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta certified at `epsilon`."""
+        return gaussian_delta(self.mu, epsilon)
+
+    def rdp(self, orders: Sequence[float] | Floats) -> Floats:
+        """Return order * mu^2 / 2: what is mu-GDP has at most the Renyi divergence of that Gaussian."""
+        return np.asarray(np.asarray(orders, dtype=np.float64) * self.mu**2 / 2)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GNMax(GaussianCost, OneScale):
+    """Argmax of counts plus discrete Gaussian noise."""
+
+    mechanism: ClassVar[str] = "gnmax"
+
+    @property
+    def mu(self) -> float:
+        """Each answer moves two of the noisy counts by one."""
+        return compose_mu(2 * self.max_answers * discrete_gaussian_mu(self.scale) ** 2)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConfidentGNMax(GaussianCost):
+    """Argmax of counts plus discrete Gaussian noise, where the largest count plus noise reaches a threshold; else abstain.
+
+    Attributes:
+        threshold: votes that the noisy largest count must reach.
+        threshold_scale: sigma of the noise on the largest count, which one vote moves by at most 1.
+        query_scale: sigma of the noise on each count of an answered query.
+        num_queries: queries after which the session halts; each pays for its test, answered or not.
+    """
+
+    mechanism: ClassVar[str] = "confident_gnmax"
+
+    threshold: int
+    threshold_scale: Fraction
+    query_scale: Fraction
+    num_queries: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive_integer("threshold", self.threshold, minimum=0)
+        if positive_integer("num_queries", self.num_queries) < self.max_answers:
+            raise ArgumentError(f"max_answers must be at most num_queries = {self.num_queries}, got {self.max_answers}")
+
+    @property
+    def max_asked(self) -> int:
+        """Queries after which the session halts."""
+        return self.num_queries
+
+    @property
+    def mu(self) -> float:
+        """One unit-sensitivity Gaussian for each query asked, two for each answer."""
+        tests = self.num_queries * discrete_gaussian_mu(self.threshold_scale) ** 2
+        return compose_mu(tests, 2 * self.max_answers * discrete_gaussian_mu(self.query_scale) ** 2)
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        cutoff: int | None = None,
+        num_queries: int | None = None,
+        max_answers: int | None = None,
+        threshold: int | None = None,
+        num_teachers: int | None = None,
+        test_share: float = TEST_SHARE,
+        **options: Any,
+    ) -> Self:
+        """Return the least scales that ask `num_queries` and answer at most `max_answers` within `epsilon`.
+
+        Args:
+            epsilon: above 0.
+            delta: between 0 and 1.
+            cutoff: not used.
+            num_queries: queries that may be asked.
+            max_answers: queries that may be answered; by default all that are asked.
+            threshold: votes wanted; by default three quarters of `num_teachers`.
+            num_teachers: only for that default.
+            test_share: share of mu^2 for the tests.
+            options: none.
+        """
+        del cutoff
+        _refuse(options, cls.mechanism, "max_answers", "threshold", "num_teachers", "test_share")
+        answers = _answers(cls.mechanism, max_answers, num_queries)
+        asked = answers if num_queries is None else positive_integer("num_queries", num_queries)
+        if threshold is None:
+            if num_teachers is None:
+                raise ArgumentError("threshold must be given for confident_gnmax (votes wanted behind a class), got None")
+            threshold = math.ceil(THRESHOLD_SHARE * positive_integer("num_teachers", num_teachers))
+        share, mu = probability("test_share", test_share), gaussian_mu(epsilon, delta) * (1 - _MARGIN)
+        test_mu, answer_mu = mu * math.sqrt(share / asked), mu * math.sqrt((1 - share) / (2 * answers))
+        return cls(
+            threshold=threshold,
+            threshold_scale=least_scale(lambda scale: discrete_gaussian_mu(scale) <= test_mu),
+            query_scale=least_scale(lambda scale: discrete_gaussian_mu(scale) <= answer_mu),
+            num_queries=asked,
+            max_answers=answers,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LNMax(OneScale):
+    """Argmax of counts plus discrete Laplace noise."""
+
+    mechanism: ClassVar[str] = "lnmax"
+
+    @property
+    def pure_parts(self) -> tuple[float, int]:
+        """Each answer moves two of the noisy counts by one, and discrete Laplace noise turns that into a loss of +-1/scale."""
+        return 1 / float(self.scale), 2 * self.max_answers
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon certified at `delta`."""
+        return pure_epsilon(*self.pure_parts, probability("delta", delta))
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta certified at `epsilon`."""
+        return pure_delta(*self.pure_parts, epsilon)
+
+    def rdp(self, orders: Sequence[float] | Floats) -> Floats:
+        """Return the Renyi divergence of those randomised responses."""
+        return pure_rdp(*self.pure_parts, orders)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Exponential(OneScale):
+    """The exponential mechanism: P(class) proportional to exp(count / scale)."""
+
+    mechanism: ClassVar[str] = "exponential"
+
+    @property
+    def pure_parts(self) -> tuple[float, int]:
+        """Each answer is (2 / scale)-DP."""
+        return 2 / float(self.scale), self.max_answers
+
+    def epsilon(self, delta: float) -> float:
+        """Return the epsilon certified at `delta`: by the Renyi divergence, or by plain composition where that is less."""
+        loss, count = self.pure_parts
+        return min(loss * count, to_epsilon(self.rdp, probability("delta", delta)))
+
+    def delta(self, epsilon: float) -> float:
+        """Return the delta certified at `epsilon`."""
+        loss, count = self.pure_parts
+        return 0.0 if epsilon >= loss * count else to_delta(self.rdp, epsilon)
+
+    def rdp(self, orders: Sequence[float] | Floats) -> Floats:
+        """Return the Renyi divergence of answers whose loss has range 2 / scale.
+
+        One vote moved changes ln P(class) by count changes / scale, from -1/scale to 1/scale, minus one constant for all classes.
+        """
+        return bounded_range_rdp(*self.pure_parts, orders)
+
+
+def least_scale(suffices: Callable[[Fraction], bool]) -> Fraction:
+    """Return the smallest multiple of 1/256 that suffices; every larger one must suffice too.
+
+    >>> least_scale(lambda scale: scale >= 3)
+    Fraction(3, 1)
+    """
+    high = 1
+    while not suffices(Fraction(high, GRID)):
+        high *= 2
+        if high > _LARGEST * GRID:
+            raise ArgumentError(f"epsilon must be within reach of noise of scale {_LARGEST:.0e}, got a request that is not")
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(Fraction(middle, GRID)) else (middle, high)
+    return Fraction(high, GRID)
+
+
+def _answers(mechanism: str, max_answers: int | None, num_queries: int | None) -> int:
+    if max_answers is None and num_queries is None:
+        raise ArgumentError(f"max_answers (or num_queries) must be given for {mechanism}: it pays for every answer, got None")
+    if max_answers is None:
+        return positive_integer("num_queries", num_queries)
+    return positive_integer("max_answers", max_answers, maximum=num_queries)
+
+
+def _refuse(options: dict[str, Any], mechanism: str, *known: str) -> None:
+    for name in options:
+        raise ArgumentError(f"{name} is no option of {mechanism}; those are {', '.join(known)}")
