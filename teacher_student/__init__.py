@@ -17,17 +17,32 @@ from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.version import __version__
 
 if TYPE_CHECKING:
-    from teacher_student.aggregation import LabelSession, Release, label
+    from teacher_student.aggregation import LabelSession, Release, SoftLabelSession, SoftRelease, label, label_soft
     from teacher_student.privacy import Certificate
 
 _HOMES = {
     "label": "teacher_student.aggregation",
     "LabelSession": "teacher_student.aggregation",
     "Release": "teacher_student.aggregation",
+    "SoftLabelSession": "teacher_student.aggregation",
+    "SoftRelease": "teacher_student.aggregation",
+    "label_soft": "teacher_student.aggregation",
     "Certificate": "teacher_student.privacy",
 }
 
-__all__ = ["ABSTAIN", "HALTED", "ArgumentError", "Certificate", "LabelSession", "Release", "__version__", "label"]
+__all__ = [
+    "ABSTAIN",
+    "HALTED",
+    "ArgumentError",
+    "Certificate",
+    "LabelSession",
+    "Release",
+    "SoftLabelSession",
+    "SoftRelease",
+    "__version__",
+    "label",
+    "label_soft",
+]
 
 
 def __getattr__(name: str) -> object:

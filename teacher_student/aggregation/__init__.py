@@ -7,12 +7,26 @@ import importlib
 _HOMES = {
     "LabelSession": "session",
     "Release": "release",
-    "VoteCounter": "votes",
+    "SoftLabelSession": "soft_label",
+    "SoftRelease": "soft_release",
+    "add_votes": "votes",
     "count_votes": "votes",
+    "empty_counts": "votes",
     "label": "label",
+    "label_soft": "soft_label",
 }
 
-__all__ = ["LabelSession", "Release", "VoteCounter", "count_votes", "label"]
+__all__ = [
+    "LabelSession",
+    "Release",
+    "SoftLabelSession",
+    "SoftRelease",
+    "add_votes",
+    "count_votes",
+    "empty_counts",
+    "label",
+    "label_soft",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -112,11 +112,12 @@ def histograms(scores: npt.NDArray[np.floating], bins: Integers) -> Integers:
     return counts
 
 
-def split(counts: Integers) -> tuple[Integers, Integers, Integers]:
+def split(counts: npt.NDArray[np.integer]) -> tuple[Integers, Integers, Integers]:
     """Return the number of bins (m,), the plain (m, B) and the shifted (m, B - 1) histograms that `counts` holds side by side."""
     widest = counts.shape[1] // 2
     if counts.shape[1] % 2 or widest < SMALLEST_NUMBER_OF_BINS:
         raise ArgumentError(f"counts must have 2 B columns for B >= 3 bins, got {counts.shape[1]}")
+    counts = counts.astype(np.int64, copy=False)
     bins = counts[:, 0]
     if bins.min() < SMALLEST_NUMBER_OF_BINS or bins.max() > widest:
         raise ArgumentError(f"counts must begin with a number of bins from 3 to {widest}, got {bins.min()} to {bins.max()}")

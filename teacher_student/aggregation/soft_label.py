@@ -1,0 +1,214 @@
+"""Soft labels from the teachers' scores: `label_soft` in one call, `SoftLabelSession` online.
+
+Only shapes, types and public settings are checked. A *value* of a score is private: it never raises, whatever it is. NaN and
+infinities count nowhere (that teacher abstains), anything outside [0, 1] is clipped, and a row without a single usable score is
+simply a query on which no teacher agrees. To refuse such rows would tell for free what the mechanism charges for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.aggregation.session import Session
+from teacher_student.aggregation.soft_release import SoftRelease
+from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer
+from teacher_student.mechanisms.noise import Noise
+from teacher_student.mechanisms.soft_histogram import bins_of_width, check_bins, histograms
+from teacher_student.mechanisms.soft_label import SoftLabelRelease, scores_of
+from teacher_student.privacy import ThresholdParameters, calibrate_soft
+
+MECHANISMS = ("stability", "stability_paper", "stability_redraw", "stability_laplace")
+_SEPARATOR = "\x1f"
+
+
+class SoftLabelSession(Session):
+    """Private soft labels for queries that arrive online, in batches, over days and restarts.
+
+    One session is one budget, also for several classes: with `num_classes` a query has the teachers' scores for each class, and
+    every class is one soft query of its own (one-vs-rest). One record still changes one teacher, hence one vote in each
+    histogram, and the guarantee is the same for any number of queries. The cost is units: a point on which no class is stable
+    pays 2 units for each class, where a hard label pays 1.
+
+    Args:
+        bins: number of bins of [0, 1], at least 3; a single answer may use another (see `answer`).
+        epsilon: for all answers of the session together.
+        delta: likewise.
+        cutoff: T, unstable queries that can be paid; the budget is U = 2T units, one for every failed test.
+        mechanism: stability, stability_paper, stability_redraw or stability_laplace.
+        bin_width: instead of bins: 1 over an integer.
+        num_classes: None for one score per teacher; otherwise scores are one-vs-rest.
+        num_queries: most queries ever asked; needed by stability_paper (each class of a query counts).
+        state: an SQLite file that keeps the session across restarts and processes, or None for memory.
+        noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
+        neighbours: add_remove, replace_one or label_only.
+        options: further options of the calibration.
+
+    >>> session = SoftLabelSession(bins=10, epsilon=1.0, delta=1e-5, cutoff=50)
+    >>> session.answer(np.full((2, 4000), 0.42))
+    array([0.45, 0.45])
+    >>> session.remaining_units, session.halted
+    (100, False)
+    """
+
+    def __init__(
+        self,
+        bins: int = 10,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        cutoff: int = 50,
+        mechanism: str = "stability",
+        *,
+        bin_width: float | None = None,
+        num_classes: int | None = None,
+        num_queries: int | None = None,
+        state: str | os.PathLike[str] | None = None,
+        noise: Noise | None = None,
+        neighbours: str = "add_remove",
+        **options: Any,
+    ) -> None:
+        if mechanism not in MECHANISMS:
+            raise ArgumentError(f"mechanism must be one of {', '.join(MECHANISMS)} for soft labels; got {mechanism!r}")
+        self._bins = int(check_bins(bins, 1)[0]) if bin_width is None else bins_of_width(bin_width)
+        self._num_classes = None if num_classes is None else positive_integer("num_classes", num_classes, minimum=2)
+        tests = None if num_queries is None else positive_integer("num_queries", num_queries) * (self._num_classes or 1)
+        parameters = calibrate_soft(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=tests, **options)
+        if not isinstance(parameters, ThresholdParameters):
+            raise ArgumentError(f"mechanism must have a threshold, got {mechanism!r}")
+        super().__init__(
+            SoftLabelRelease(parameters),
+            epsilon=float(epsilon),
+            delta=float(delta),
+            settings={"answers": "soft_labels", "bins": self._bins, "num_classes": self._num_classes},
+            state=state,
+            noise=noise,
+            neighbours=neighbours,
+        )
+
+    def answer(self, scores: object, *, bins: object = None, query_ids: Sequence[str | int] | None = None) -> Floats:
+        """Return a private score for each query, in order; NaN where not answered.
+
+        Args:
+            scores: shape (num_queries, num_teachers), or (num_queries, num_teachers, num_classes) for one-vs-rest. NaN where a
+                teacher abstains. No value raises: see the module.
+            bins: number of bins, one or one per query, chosen from public information only; None for the session's.
+            query_ids: public names, one for each query. A query asked again under its name gets the score that it got.
+
+        Raises:
+            ArgumentError: scores that are no table of numbers, bins below 3; nothing was spent.
+        """
+        return scores_of(self.answer_codes(scores, bins=bins, query_ids=query_ids))[0]
+
+    def answer_codes(self, scores: object, *, bins: object = None, query_ids: Sequence[str | int] | None = None) -> Integers:
+        """Do what `answer` does, and return integer codes, which tell plain from shifted and `ABSTAIN` from `HALTED`."""
+        table = check_scores(scores, self._num_classes)
+        width = check_bins(self._bins if bins is None else bins, len(table))
+        if self._num_classes is None:
+            return self.ask(histograms(table, width), query_ids)
+        classes = self._num_classes
+        rows = np.moveaxis(table, 2, 1).reshape(len(table) * classes, -1)
+        names = None if query_ids is None else [f"{name}{_SEPARATOR}{label}" for name in query_ids for label in range(classes)]
+        return self.ask(histograms(rows, np.repeat(width, classes)), names).reshape(len(table), classes)
+
+    @property
+    def remaining_units(self) -> int:
+        """How many failed tests can still be paid; an unstable query pays one or two."""
+        return super().remaining_cutoff
+
+    @property
+    def remaining_cutoff(self) -> int:
+        """How many more queries can fail both tests before the session halts."""
+        return self.remaining_units // 2
+
+    def release(self) -> SoftRelease:  # type: ignore[override]
+        """Return all scores so far, in the order of the queries, with their certificate."""
+        with self._store.entry() as entry:
+            codes, names = entry.labels(), entry.query_ids()
+            certificate = self._certificate(entry, codes)
+        classes = self._num_classes or 1
+        rows = range(0, len(codes), classes)
+        queries = tuple(names.get(row, str(row // classes)).split(_SEPARATOR)[0] for row in rows) if names else None
+        return SoftRelease(codes if self._num_classes is None else codes.reshape(-1, classes), certificate, queries)
+
+
+def label_soft(
+    scores: object,
+    bins: object = 10,
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    cutoff: int = 50,
+    mechanism: str = "stability",
+    *,
+    bin_width: float | None = None,
+    state: str | os.PathLike[str] | None = None,
+    noise: Noise | None = None,
+    neighbours: str = "add_remove",
+    **options: Any,
+) -> SoftRelease:
+    """Return private soft labels for a table of scores, in one call. No torch is needed.
+
+    Args:
+        scores: shape (num_queries, num_teachers), NaN where a teacher abstains; or (num_queries, num_teachers, num_classes) for
+            several classes one-vs-rest under the one budget. No value raises: NaN and infinities count nowhere, values outside
+            [0, 1] are clipped, since whether they occur is private.
+        bins: number of bins, at least 3: one, or one per query chosen from public information.
+        epsilon: privacy of the whole release.
+        delta: likewise.
+        cutoff: T, unstable queries that can be paid (2T failed tests).
+        mechanism: stability, stability_paper, stability_redraw or stability_laplace.
+        bin_width: instead of bins: 1 over an integer.
+        state: a file that keeps the session: called again after a kill, with the same file and queries, the scores that were
+            given stay as they were. None for memory.
+        noise: None for the operating system's entropy; anything else is certified as not private.
+        neighbours: add_remove, replace_one or label_only.
+        options: further options of the calibration.
+
+    Raises:
+        ArgumentError: a bad argument; nothing was spent.
+    """
+    table = as_array(scores)
+    classes = table.shape[2] if table.ndim == 3 else None
+    table = check_scores(table, classes)
+    width = check_bins(bins, len(table)) if bin_width is None else np.full(len(table), bins_of_width(bin_width))
+    session = SoftLabelSession(
+        int(width.max()),
+        epsilon,
+        delta,
+        cutoff,
+        mechanism,
+        num_classes=classes,
+        num_queries=len(table),
+        state=state,
+        noise=noise,
+        neighbours=neighbours,
+        **options,
+    )
+    session.answer_codes(table, bins=width, query_ids=None if state is None else range(len(table)))
+    return session.release()
+
+
+def check_scores(scores: object, num_classes: int | None) -> npt.NDArray[np.floating]:
+    """Return `scores` as a non-empty table of floating-point numbers of the right shape; its values are not looked at."""
+    table = as_array(scores)
+    if table.ndim != (2 if num_classes is None else 3):
+        wanted = "(num_queries, num_teachers)" if num_classes is None else "(num_queries, num_teachers, num_classes)"
+        raise ArgumentError(f"scores must have the shape {wanted}, got {table.shape}")
+    if table.size == 0:
+        raise ArgumentError(f"scores must not be empty, got shape {table.shape}")
+    if num_classes is not None and table.shape[2] != num_classes:
+        raise ArgumentError(f"scores must have num_classes = {num_classes} in the last dimension, got {table.shape[2]}")
+    if not (np.issubdtype(table.dtype, np.floating) or np.issubdtype(table.dtype, np.integer)):
+        raise ArgumentError(f"scores must be numbers, got values of type {table.dtype}")
+    return table.astype(table.dtype if np.issubdtype(table.dtype, np.floating) else np.float64, copy=False)  # type: ignore[return-value]
+
+
+def as_array(scores: object) -> npt.NDArray[np.generic]:
+    """Return `scores` as an array of whatever type; refuse rows of different widths."""
+    try:
+        return np.asarray(scores)
+    except ValueError as error:
+        raise ArgumentError("scores must be a table whose rows have one width, got rows that differ") from error
