@@ -1,6 +1,6 @@
 """Votes: predictions of all teachers become counts per class, block by block, in the smallest integer type.
 
-Counts may be accumulated over chunks of teachers (`VoteCounter`), so that no more than one chunk's predictions exist at a time.
+Counts may be accumulated over chunks of teachers (`add_votes`), so that no more than one chunk's predictions exist at a time.
 """
 
 from __future__ import annotations
@@ -40,43 +40,44 @@ def count_votes(predictions: object, num_classes: int) -> Table:
            [0, 4, 0]], dtype=uint8)
     """
     table = check_predictions(predictions, num_classes)
-    counter = VoteCounter(len(table), num_classes, num_teachers=table.shape[1])
-    counter.add(table)
-    return counter.counts
+    counts = empty_counts(len(table), num_classes, num_teachers=table.shape[1])
+    add_votes(counts, table)
+    return counts
 
 
-class VoteCounter:
-    """Counts that grow by chunks of teachers.
+def empty_counts(num_queries: int, num_classes: int, *, num_teachers: int) -> Table:
+    """Return zero counts of the smallest unsigned type that holds `num_teachers`; fill them with `add_votes`."""
+    kind = np.min_scalar_type(positive_integer("num_teachers", num_teachers))
+    return np.zeros((positive_integer("num_queries", num_queries), positive_integer("num_classes", num_classes)), dtype=kind)
 
-    Attributes:
-        counts: votes so far, shape (num_queries, num_classes), of the smallest unsigned type that holds num_teachers.
 
-    >>> counter = VoteCounter(num_queries=2, num_classes=3, num_teachers=300)
-    >>> counter.add([[0], [2]])
-    >>> counter.add([[0, 1], [-1, -1]])
-    >>> counter.counts
+def add_votes(counts: Table, predictions: object) -> None:
+    """Add the votes of one more chunk of teachers to `counts`, in place.
+
+    Args:
+        counts: shape (num_queries, num_classes), from `empty_counts` for all teachers together, or some of its rows.
+        predictions: shape (num_queries, teachers of the chunk), class indices, -1 where a teacher abstains.
+
+    Raises:
+        ArgumentError: bad predictions, another number of queries, or more votes than the type of `counts` can hold.
+
+    >>> counts = empty_counts(2, 3, num_teachers=300)
+    >>> add_votes(counts, [[0], [2]])
+    >>> add_votes(counts, [[0, 1], [-1, -1]])
+    >>> counts
     array([[2, 1, 0],
            [0, 0, 1]], dtype=uint16)
     """
-
-    def __init__(self, num_queries: int, num_classes: int, *, num_teachers: int) -> None:
-        self._room = positive_integer("num_teachers", num_teachers)
-        shape = (positive_integer("num_queries", num_queries), positive_integer("num_classes", num_classes))
-        self.counts: Table = np.zeros(shape, dtype=np.min_scalar_type(self._room))
-
-    def add(self, predictions: object) -> None:
-        """Add the votes of one more chunk of teachers, shape (num_queries, teachers of the chunk), -1 where one abstains."""
-        table = check_predictions(predictions, self.counts.shape[1])
-        if len(table) != len(self.counts):
-            raise ArgumentError(f"predictions must have {len(self.counts)} rows, one for each query, got {len(table)}")
-        if table.shape[1] > self._room:
-            raise ArgumentError(f"predictions must be of at most num_teachers in all: {self._room} left, got {table.shape[1]}")
-        self._room -= table.shape[1]
-        add = _add_by_comparison if self.counts.shape[1] <= _FEW_CLASSES else _add_by_position
-        for start in range(0, len(table), _BLOCK):
-            rows = slice(start, start + _BLOCK)
-            for first in range(0, table.shape[1], _BYTE):
-                add(self.counts[rows], table[rows, first : first + _BYTE])
+    table = check_predictions(predictions, counts.shape[1])
+    if len(table) != len(counts):
+        raise ArgumentError(f"predictions must have {len(counts)} rows, one for each query, got {len(table)}")
+    if (most := int(counts.max()) + table.shape[1]) > np.iinfo(counts.dtype).max:
+        raise ArgumentError(f"predictions must fit counts made for all teachers (num_teachers), got up to {most} votes")
+    add = _add_by_comparison if counts.shape[1] <= _FEW_CLASSES else _add_by_position
+    for start in range(0, len(table), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        for first in range(0, table.shape[1], _BYTE):
+            add(counts[rows], table[rows, first : first + _BYTE])
 
 
 def _add_by_comparison(counts: Table, votes: Table) -> None:

@@ -1,0 +1,132 @@
+"""SQLite as this room uses it: one writer at a time, on disk when a transaction ends, files of mode 0600.
+
+A file's transaction opens its own connection and closes it, so that none outlives a fork (SQLite's locks do not survive one);
+while one is open, no other thread of the process can fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+
+from teacher_student.arguments import ArgumentError
+
+_WAIT = 600.0
+"""Seconds to wait for another process that is answering from the same file."""
+
+_open_transactions = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_open_transactions.acquire,
+        after_in_parent=_open_transactions.release,
+        after_in_child=_open_transactions.release,
+    )
+
+
+class Database(ABC):
+    """Something that runs transactions, one at a time."""
+
+    @abstractmethod
+    def transaction(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
+        """Open a transaction. It is permanent when the block ends, and undone if the block fails."""
+
+    def close(self) -> None:  # noqa: B027 - most have nothing open between transactions
+        """Give back what is held between transactions."""
+
+
+class MemoryDatabase(Database):
+    """A database that is gone with the process; refused in a forked child, where it would be a second copy of one budget."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._finalizer = weakref.finalize(self, self._connection.close)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Open a transaction under the session's lock."""
+        if os.getpid() != self._process:
+            raise ArgumentError("session must be used in the process that made it, got a forked copy; keep its state in a file")
+        if not self._finalizer.alive:
+            raise ArgumentError("session must be open, got one that was closed")
+        with self._lock, _begun(self._connection):
+            yield self._connection
+
+    def close(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._finalizer()
+
+
+class FileDatabase(Database):
+    """A database in a file: write-ahead log, every commit forced to disk before it returns.
+
+    Args:
+        name: the argument that the file was given as, for messages.
+        path: the file; made with mode 0600 if it is not there. Its folder must exist.
+
+    Raises:
+        ArgumentError: here and in `transaction`, if the file cannot be read or written, is no database, or the disk is full.
+    """
+
+    def __init__(self, name: str, path: str | os.PathLike[str]) -> None:
+        self._name = name
+        self.path = Path(path).absolute()
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            self.path.chmod(0o600)
+            _sync_folder(self.path.parent)
+        except (OSError, ValueError) as error:
+            raise self._refusal(getattr(error, "strerror", None) or error) from error
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Open a transaction that holds off the writers of all processes."""
+        try:
+            with _open_transactions, contextlib.closing(self._connect()) as connection, _begun(connection):
+                yield connection
+        except sqlite3.Error as error:
+            raise self._refusal(error) from error
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(f"{self.path.as_uri()}?mode=rw", uri=True, timeout=_WAIT, isolation_level=None)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _refusal(self, reason: object) -> ArgumentError:
+        return ArgumentError(f"{self._name} must be a file of its own that can be written, got {self.path}: {reason}")
+
+
+@contextlib.contextmanager
+def _begun(connection: sqlite3.Connection) -> Iterator[None]:
+    """Begin with the write lock; commit, or roll back whatever the failure."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Force a new file's name to disk, where the system can."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

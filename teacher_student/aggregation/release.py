@@ -1,0 +1,126 @@
+"""What may leave the aggregation room: labels and what they cost. Nothing else does."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.arguments import ArgumentError, Integers
+from teacher_student.labels import HALTED
+from teacher_student.privacy import Certificate
+
+LABELS_FILE, CERTIFICATE_FILE = "labels.csv", "certificate.json"
+_COLUMNS = ["query", "label", "answered"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Release:
+    """Private labels, ready to be published.
+
+    Attributes:
+        labels: shape (num_queries,), int64: a class, `ABSTAIN` (-1) or `HALTED` (-2). Cannot be written to.
+        certificate: what the labels cost.
+        queries: the name of each query: its id where it was given one, else its position.
+    """
+
+    labels: Integers
+    certificate: Certificate
+    queries: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        labels = np.array(self.labels, dtype=np.int64)
+        if labels.ndim != 1 or (labels < HALTED).any():
+            raise ArgumentError(f"labels must be classes, -1 or -2 in one dimension, got shape {labels.shape}")
+        if self.queries is not None and len(self.queries) != len(labels):
+            raise ArgumentError(f"queries must name each of {len(labels)} labels, got {len(self.queries)}")
+        labels.flags.writeable = False
+        object.__setattr__(self, "labels", labels)
+
+    @property
+    def answered(self) -> npt.NDArray[np.bool_]:
+        """Which queries have a class, shape (num_queries,)."""
+        return np.asarray(self.labels >= 0)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write labels.csv and certificate.json into `folder`, which is made if it does not exist.
+
+        Both files appear whole, the certificate last.
+
+        Raises:
+            ArgumentError: one of the files exists, or the folder cannot be written.
+        """
+        target = Path(folder)
+        contents = {LABELS_FILE: self._table(), CERTIFICATE_FILE: self.certificate.to_json()}
+        for name in contents:
+            if (target / name).exists():
+                raise ArgumentError(f"folder must hold no release yet, got {target}, which has {name}; choose another one")
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            for name, text in contents.items():
+                _write_whole(target / name, text)
+        except FileExistsError as error:
+            raise ArgumentError(f"folder must be a folder without a release, got {target}: {error.strerror}") from error
+        except OSError as error:
+            raise ArgumentError(f"folder must be a folder that can be written, got {target}: {error.strerror}") from error
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Release:
+        """Read what `save` wrote.
+
+        Raises:
+            ArgumentError: a file is missing or is not what `save` writes.
+        """
+        source = Path(folder)
+        try:
+            with (source / LABELS_FILE).open(newline="", encoding="utf-8") as file:
+                queries, labels = _parse(list(csv.reader(file)))
+            certificate = Certificate.from_json((source / CERTIFICATE_FILE).read_text(encoding="utf-8"))
+        except ArgumentError:
+            raise
+        except (OSError, ValueError, csv.Error) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ArgumentError(f"folder must hold {LABELS_FILE} and {CERTIFICATE_FILE}, got {source}: {reason}") from error
+        return cls(labels, certificate, None if queries == _positions(len(labels)) else queries)
+
+    def _table(self) -> str:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        names = self.queries or _positions(len(self.labels))
+        writer.writerows(zip(names, self.labels.tolist(), self.answered.astype(int).tolist(), strict=True))
+        return text.getvalue()
+
+
+def _positions(length: int) -> tuple[str, ...]:
+    return tuple(map(str, range(length)))
+
+
+def _parse(rows: list[list[str]]) -> tuple[tuple[str, ...], Integers]:
+    """Return queries and labels of a table that agrees with itself."""
+    if not rows or rows[0] != _COLUMNS or any(len(row) != len(_COLUMNS) for row in rows):
+        raise ValueError(f"{LABELS_FILE} needs the columns {', '.join(_COLUMNS)}")
+    labels = np.array([int(row[1]) for row in rows[1:]], dtype=np.int64)
+    if [row[2] for row in rows[1:]] != [str(int(label >= 0)) for label in labels.tolist()]:
+        raise ValueError(f"{LABELS_FILE} says 'answered' where there is no class, or the other way round")
+    return tuple(row[0] for row in rows[1:]), labels
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a new file that is never seen half-written: under another name first, then linked to its own, which must be free."""
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(draft).chmod(0o644)
+        os.link(draft, path)
+    finally:
+        Path(draft).unlink()

@@ -1,0 +1,271 @@
+"""A session: one mechanism in use. Votes go in, labels and a certificate come out; it is the only door of this room.
+
+Whatever is asked is validated before any noise is drawn, and answers are written down before they are handed out (`store`).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import numbers
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from teacher_student.aggregation.release import Release
+from teacher_student.aggregation.store import Entry, Store
+from teacher_student.aggregation.votes import Table, check_counts, check_predictions, count_votes
+from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer
+from teacher_student.mechanisms.interface import Mechanism, State, build_mechanism
+from teacher_student.mechanisms.noise import Noise, SystemNoise
+from teacher_student.privacy import NEIGHBOURS, Certificate, calibrate
+from teacher_student.version import __version__
+
+NOT_COVERED = ("hyper-parameters tuned on the private data", "the evaluation set, where it is private")
+
+
+class Session:
+    """A mechanism, the state it is in, and the noise it draws from.
+
+    Args:
+        mechanism: what answers; its parameters own the cost.
+        epsilon: claimed for everything that the session will ever answer.
+        delta: likewise.
+        settings: further public facts; a state file belongs to one set of settings.
+        state: the file that the state lives in, or None for memory.
+        noise: None for the operating system's entropy; anything else makes the certificate say that it is not private.
+        neighbours: the relation that the teachers were trained under: add_remove, replace_one or label_only.
+
+    Raises:
+        ArgumentError: an argument is not valid, or the state file is not this session's.
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        *,
+        epsilon: float,
+        delta: float,
+        settings: Mapping[str, Any],
+        state: str | os.PathLike[str] | None = None,
+        noise: Noise | None = None,
+        neighbours: str = "add_remove",
+    ) -> None:
+        self.mechanism = mechanism
+        self._epsilon, self._delta, self._settings = epsilon, delta, dict(settings)
+        self._noise = check_noise(noise)
+        self._neighbours = choice("neighbours", neighbours, NEIGHBOURS)
+        known = {"epsilon": epsilon, "delta": delta, "neighbours": neighbours, **settings, **mechanism.parameters.to_dict()}
+        self._store = Store(state, known, self._start)
+
+    def ask(self, counts: Table, query_ids: Sequence[str | int] | None = None) -> Integers:
+        """Return a label for each row of checked `counts`; whatever is returned has been written down.
+
+        Args:
+            counts: shape (num_queries, columns of the mechanism).
+            query_ids: public names of the queries. A name that was answered before, also within the batch, gets the label that it
+                has, at no cost and whatever its votes are now.
+        """
+        names = check_query_ids(query_ids, len(counts))
+        with self._store.entry() as entry:
+            if names is None:
+                return self._answer(entry, counts, None)
+            labels = entry.recorded(names)
+            fresh = {name: row for row, name in reversed(list(enumerate(names))) if name not in labels}
+            rows = sorted(fresh.values())
+            if rows:
+                new = [names[row] for row in rows]
+                labels.update(zip(new, self._answer(entry, counts[rows], new).tolist(), strict=True))
+            return np.array([labels[name] for name in names], dtype=np.int64)
+
+    @property
+    def halted(self) -> bool:
+        """Whether the cutoff is spent and further queries are told `HALTED`."""
+        with self._store.entry() as entry:
+            return self.mechanism.halted(State.from_dict(entry.state))
+
+    @property
+    def remaining_cutoff(self) -> int:
+        """How many more units can be paid before the session halts."""
+        given = self.mechanism.parameters.to_dict()
+        limit = int(given["cutoff"] if "cutoff" in given else given["max_answers"])
+        with self._store.entry() as entry:
+            return max(0, limit - State.from_dict(entry.state).paid)
+
+    @property
+    def certificate(self) -> Certificate:
+        """What has been released so far costs, and under which relation."""
+        return self.release().certificate
+
+    def release(self) -> Release:
+        """Return all labels so far, in the order of the queries, with their certificate."""
+        with self._store.entry() as entry:
+            labels, names = entry.labels(), entry.query_ids()
+            certificate = self._certificate(entry, labels)
+        queries = tuple(names.get(position, str(position)) for position in range(len(labels))) if names else None
+        return Release(labels, certificate, queries)
+
+    def close(self) -> None:
+        """End the use of this object; a session in memory is gone, one in a file can be opened again."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def _start(self) -> tuple[Mapping[str, Any], bool]:
+        return self.mechanism.start(self._noise).to_dict(), self._noise.private
+
+    def _answer(self, entry: Entry, counts: Table, names: Sequence[str] | None) -> Integers:
+        labels, state = self.mechanism.answer(counts, State.from_dict(entry.state), self._noise)
+        entry.record(state.to_dict(), labels, names, private=self._noise.private)
+        return labels
+
+    def _certificate(self, entry: Entry, labels: Integers) -> Certificate:
+        """Only what is public or has been released goes in: never the state itself."""
+        state = State.from_dict(entry.state)
+        used = {**self._settings, "num_queries": len(labels), "answered": state.answered, "paid": state.paid}
+        return Certificate(
+            epsilon=self._epsilon,
+            delta=self._delta,
+            mechanism=self.mechanism.parameters.mechanism,
+            parameters=self.mechanism.parameters,
+            private=entry.private,
+            neighbours=self._neighbours,
+            used=used,
+            composition=(),
+            not_covered=NOT_COVERED,
+            versions=versions(),
+        )
+
+
+class LabelSession(Session):
+    """Private labels for queries that arrive online, in batches, over days and restarts.
+
+    Args:
+        num_classes: size of the public label set.
+        epsilon: for all answers of the session together.
+        delta: likewise.
+        cutoff: paid non-answers before the session halts; None lets the planner choose it from public sizes.
+        mechanism: stability, stability_paper, stability_redraw, stability_laplace, gnmax, confident_gnmax, lnmax or exponential.
+        state: an SQLite file that keeps the session across restarts and processes, or None for memory. Reopened with the same
+            arguments, the session goes on under the same noisy threshold with what is left of its cutoff.
+        num_queries: most queries ever asked; some calibrations need it and answer no more than that.
+        num_teachers: how many vote; needed with cutoff=None, and checked against the votes where given.
+        noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
+        neighbours: add_remove, replace_one or label_only.
+        options: further options of the calibration, such as threshold_ratio.
+
+    >>> session = LabelSession(num_classes=2, epsilon=1.0, delta=1e-5, cutoff=50)
+    >>> session.answer(counts=[[1000, 0], [0, 1000]])
+    array([0, 1])
+    >>> session.remaining_cutoff, session.halted
+    (50, False)
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        epsilon: float,
+        delta: float,
+        cutoff: int | None = 50,
+        mechanism: str = "stability",
+        *,
+        state: str | os.PathLike[str] | None = None,
+        num_queries: int | None = None,
+        num_teachers: int | None = None,
+        noise: Noise | None = None,
+        neighbours: str = "add_remove",
+        **options: Any,
+    ) -> None:
+        self._num_classes = positive_integer("num_classes", num_classes)
+        self._num_teachers = None if num_teachers is None else positive_integer("num_teachers", num_teachers)
+        if cutoff is None:
+            cutoff = planned_cutoff(mechanism, epsilon, delta, num_queries, num_teachers)
+        if num_teachers is not None and not str(mechanism).startswith("stability"):
+            options["num_teachers"] = self._num_teachers
+        parameters = calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
+        settings = {"num_classes": self._num_classes, "num_teachers": self._num_teachers}
+        super().__init__(
+            build_mechanism(parameters),
+            epsilon=float(epsilon),
+            delta=float(delta),
+            settings=settings,
+            state=state,
+            noise=noise,
+            neighbours=neighbours,
+        )
+
+    def answer(
+        self, predictions: object = None, *, counts: object = None, query_ids: Sequence[str | int] | None = None
+    ) -> Integers:
+        """Return a label for each query, in order.
+
+        Args:
+            predictions: shape (num_queries, num_teachers), class indices, -1 where a teacher abstains.
+            counts: instead of predictions: votes per class, shape (num_queries, num_classes).
+            query_ids: public names, one for each query. A query asked again under its name gets the label that it got.
+
+        Returns:
+            shape (num_queries,), int64: a class, `ABSTAIN` (paid for) or `HALTED` (the cutoff was spent; free).
+
+        Raises:
+            ArgumentError: bad votes; nothing was spent.
+        """
+        return self.ask(check_votes(predictions, counts, self._num_classes, self._num_teachers), query_ids)
+
+
+def check_votes(predictions: object, counts: object, num_classes: int, num_teachers: int | None) -> Table:
+    """Return checked vote counts from exactly one of `predictions` and `counts`."""
+    if (predictions is None) == (counts is None):
+        raise ArgumentError(f"predictions or counts must be given, got {'neither' if counts is None else 'both'}")
+    if counts is not None:
+        return check_counts(counts, num_classes, num_teachers=num_teachers)
+    table = check_predictions(predictions, num_classes)
+    if num_teachers is not None and table.shape[1] != num_teachers:
+        raise ArgumentError(f"predictions must have a column for each of num_teachers = {num_teachers}, got {table.shape[1]}")
+    return count_votes(table, num_classes)
+
+
+def check_noise(noise: object) -> Noise:
+    """Return `noise`, or the operating system's where there is none."""
+    if noise is None:
+        return SystemNoise()
+    if not isinstance(noise, Noise):
+        raise ArgumentError(f"noise must be a Noise, or None for the operating system's entropy, got {noise!r}")
+    return noise
+
+
+def check_query_ids(query_ids: object, num_queries: int) -> list[str] | None:
+    """Return the names of `num_queries` queries as strings, or None where none are given."""
+    if query_ids is None:
+        return None
+    if isinstance(query_ids, str) or not isinstance(query_ids, Sequence | np.ndarray) or np.ndim(query_ids) != 1:
+        raise ArgumentError(f"query_ids must be a list of strings or integers, got {type(query_ids).__name__}")
+    if len(query_ids) != num_queries:
+        raise ArgumentError(f"query_ids must name each of {num_queries} queries, got {len(query_ids)}")
+    for name in query_ids:
+        if not isinstance(name, str | numbers.Integral) or isinstance(name, bool | np.bool_):
+            raise ArgumentError(f"query_ids must be strings or integers, got {name!r}")
+    return [str(name) for name in query_ids]
+
+
+def planned_cutoff(mechanism: str, epsilon: float, delta: float, num_queries: int | None, num_teachers: int | None) -> int:
+    """Return the cutoff that the planner chooses from public sizes alone."""
+    if num_queries is None or num_teachers is None:
+        raise ArgumentError("cutoff must be given where num_queries and num_teachers are not, got None")
+    from teacher_student.privacy.planner import choose_cutoff
+
+    return int(choose_cutoff(mechanism, num_teachers=num_teachers, num_queries=num_queries, epsilon=epsilon, delta=delta))
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Return the versions of what drew and accounted for the noise, for the certificate."""
+    installed = {name: importlib.metadata.version(name) for name in ("opendp", "numpy", "scipy")}
+    return {"teacher-student": __version__, "python": platform.python_version(), **installed}

@@ -1,0 +1,189 @@
+"""Where a session's state lives: in memory, or in an SQLite file that survives whatever happens to the process.
+
+A store opens one `Entry` at a time. The session reads the state from it, asks the mechanism, and records labels and new state on
+it; only when the entry has closed, and with it the transaction, may the labels be handed out. The budget is thus written down
+before the answer. If anything fails in between, nothing was handed out and nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from teacher_student.aggregation.database import Database, MemoryDatabase
+from teacher_student.aggregation.witness import Witness
+from teacher_student.arguments import ArgumentError, Integers
+
+_VERSION = 1
+_SCHEMA = (
+    "CREATE TABLE session (settings TEXT NOT NULL)",
+    "CREATE TABLE batches (number INTEGER PRIMARY KEY, state TEXT NOT NULL, private INTEGER NOT NULL, "
+    "end INTEGER NOT NULL, link TEXT NOT NULL, labels BLOB NOT NULL, time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)",
+    "CREATE TABLE queries (query_id TEXT PRIMARY KEY, position INTEGER NOT NULL, label INTEGER NOT NULL) WITHOUT ROWID",
+    f"PRAGMA user_version = {_VERSION}",
+)
+_STORED = np.dtype("<i8")
+_AT_A_TIME = 500
+
+Start = Callable[[], tuple[Mapping[str, Any], bool]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """The newest link of the chain of batches.
+
+    Attributes:
+        number: batches so far; 0 is the start, without labels.
+        state: what the mechanism remembers, JSON.
+        private: whether all noise so far was the operating system's.
+        end: labels so far.
+        link: hash of the batch and of the link before it (of the settings, for the first).
+    """
+
+    number: int
+    state: str
+    private: bool
+    end: int
+    link: str
+
+
+def _link(previous: str, number: int, state: str, private: bool, end: int, labels: bytes) -> str:
+    parts = (previous, number, state, bool(private), end, blake2b(labels).hexdigest())
+    return blake2b(json.dumps(parts).encode()).hexdigest()
+
+
+class Entry:
+    """The store within one transaction.
+
+    Attributes:
+        state: what the mechanism remembers, as a mapping; `record` says what it is from now on.
+        private: whether all noise so far was the operating system's.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._head = _head(connection)
+        self.state: dict[str, Any] = json.loads(self._head.state)
+        self.private = self._head.private
+
+    def recorded(self, query_ids: Sequence[str]) -> dict[str, int]:
+        """Return the labels of those of `query_ids` that were answered before."""
+        found: dict[str, int] = {}
+        for start in range(0, len(query_ids), _AT_A_TIME):
+            some = query_ids[start : start + _AT_A_TIME]
+            places = ", ".join("?" * len(some))
+            found.update(self._connection.execute(f"SELECT query_id, label FROM queries WHERE query_id IN ({places})", some))  # noqa: S608 - only question marks
+        return found
+
+    def record(self, state: Mapping[str, Any], labels: Integers, query_ids: Sequence[str] | None, *, private: bool) -> None:
+        """Write down the labels of new queries, in order, and the state after them. At most once in an entry.
+
+        Args:
+            state: what the mechanism remembers now.
+            labels: shape (new queries,), int64.
+            query_ids: one for each label, never recorded before, or None.
+            private: whether the noise was the operating system's.
+        """
+        head = _append(self._connection, self._head, state, labels, private=self.private and private)
+        rows = zip(query_ids or (), range(self._head.end, head.end), labels.tolist(), strict=False)
+        self._connection.executemany("INSERT INTO queries VALUES (?, ?, ?)", rows)
+
+    def labels(self) -> Integers:
+        """Return all labels recorded, in the order of the queries, shape (num_queries so far,), int64."""
+        blobs = self._connection.execute("SELECT labels FROM batches ORDER BY number")
+        return np.frombuffer(b"".join(blob for (blob,) in blobs), dtype=_STORED).astype(np.int64)
+
+    def query_ids(self) -> dict[int, str]:
+        """Return the id of every query that was given one, by its position in `labels`."""
+        return dict(self._connection.execute("SELECT position, query_id FROM queries"))
+
+
+class Store:
+    """One session's state; any number of threads, and of processes where there is a file.
+
+    Args:
+        path: the state file, made with mode 0600 (and a witness beside it) if there is none; None keeps the state in memory.
+        settings: the session's public settings. An existing file must have been made with the same.
+        start: makes the first state, and says whether its noise was private; called once in the session's life.
+
+    Raises:
+        ArgumentError: the file is of another session or another program, was copied or rolled back, or cannot be used.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None, settings: Mapping[str, Any], start: Start) -> None:
+        self._witness = None if path is None else Witness(path)
+        self._database: Database = MemoryDatabase() if self._witness is None else self._witness.state_file
+        text = json.dumps(dict(settings), sort_keys=True)
+        with self._transaction() as connection:
+            if not connection.execute("PRAGMA user_version").fetchone()[0]:
+                for statement in _SCHEMA:
+                    connection.execute(statement)
+                connection.execute("INSERT INTO session VALUES (?)", [text])
+                state, private = start()
+                before = Head(number=-1, state="", private=private, end=0, link=text)
+                _append(connection, before, state, np.empty(0, dtype=np.int64), private=private)
+            _check(connection, settings)
+
+    def close(self) -> None:
+        """End the use of this object; a file can be opened again, what was in memory is gone."""
+        self._database.close()
+
+    @contextlib.contextmanager
+    def entry(self) -> Iterator[Entry]:
+        """Open the only entry of this moment; what it records is permanent when the block ends without an error."""
+        with self._transaction() as connection:
+            yield Entry(connection)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that fits the witness when it begins and that the witness knows of when it has ended."""
+        confirmed = None
+        with self._database.transaction() as connection:
+            if self._witness:
+                confirmed = self._witness.check(connection)
+            yield connection
+            head = _head(connection)
+        if self._witness and confirmed != head.number:
+            self._witness.confirm(head.number, head.link)
+
+
+def _append(connection: sqlite3.Connection, head: Head, state: Mapping[str, Any], labels: Integers, *, private: bool) -> Head:
+    """Add the batch that follows `head`; return the new head."""
+    text, data = json.dumps(dict(state), sort_keys=True), labels.astype(_STORED).tobytes()
+    number, end = head.number + 1, head.end + len(labels)
+    new = Head(number, text, private, end, _link(head.link, number, text, private, end, data))
+    fields = (*dataclasses.astuple(new), data)
+    connection.execute("INSERT INTO batches (number, state, private, end, link, labels) VALUES (?, ?, ?, ?, ?, ?)", fields)
+    return new
+
+
+def _head(connection: sqlite3.Connection) -> Head:
+    query = "SELECT number, state, private, end, link FROM batches ORDER BY number DESC LIMIT 1"
+    number, state, private, end, link = connection.execute(query).fetchone()
+    return Head(number, state, bool(private), end, link)
+
+
+def _check(connection: sqlite3.Connection, settings: Mapping[str, Any]) -> None:
+    """Refuse a file of another version, with other settings, or whose chain is broken."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version != _VERSION:
+        raise ArgumentError(f"state must be a session's file of version {_VERSION}, got version {version}")
+    (text,) = connection.execute("SELECT settings FROM session").fetchone()
+    kept, given = json.loads(text), json.loads(json.dumps(dict(settings)))
+    for name in sorted(kept.keys() | given.keys()):
+        if kept.get(name) != given.get(name):
+            raise ArgumentError(f"{name} must be what the session began with, {kept.get(name)!r}, got {given.get(name)!r}")
+    previous = text
+    query = "SELECT number, state, private, end, link, labels FROM batches ORDER BY number"
+    for number, state, private, end, link, labels in connection.execute(query):
+        if link != _link(previous, number, state, private, end, labels):
+            raise ArgumentError(f"state must be an undamaged session's file, got one that is broken at batch {number}")
+        previous = link
