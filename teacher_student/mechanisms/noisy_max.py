@@ -1,0 +1,164 @@
+"""GNMax, Confident-GNMax, LNMax and the exponential mechanism: the class that wins a noisy vote.
+
+Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson 2018, "Scalable Private Learning with PATE" (arXiv:1802.08908v1),
+definition 1 (GNMax) and algorithm 1 (Confident-GNMax); Papernot, Abadi, Erlingsson, Goodfellow, Talwar 2017 (arXiv:1610.05755),
+section 2.1 (LNMax); McSherry and Talwar 2007 (exponential mechanism).
+
+The boxes, in our words:
+
+    require  counts n_j of one query; a scale (for Confident-GNMax a threshold and two scales)
+    1  if confident and max_j n_j + N(threshold_scale) < threshold: output "abstain"
+    2  otherwise output argmax_j (n_j + noise_j), ties to the lowest label
+                            noise_j discrete Gaussian (GNMax, Confident-GNMax) or discrete Laplace (LNMax), fresh for each j
+    2' or (exponential mechanism) output j with probability proportional to exp(n_j / scale)
+
+| papers | here |
+|---|---|
+| n_j | counts |
+| sigma; sigma_1, sigma_2; 1 / gamma | scale; threshold_scale, query_scale; scale |
+| T | threshold |
+| bottom | ABSTAIN; HALTED once the caps are reached |
+
+Deviations from the papers:
+- Noise is integer, and the cost is that of integer noise (`teacher_student.privacy.noisy_max`). An argmax of integers can tie;
+  ties go to the lowest label, which the cost allows, since the whole noisy vector could be published at the same price.
+- The papers stop when a data-dependent cost is spent, and when they stop then tells about the data. Here the number of answers,
+  and for Confident-GNMax of queries, is capped beforehand, and the cost is that of the caps.
+
+**The exponential mechanism from integers, exactly.** Let g_j >= 0 be how far class j is behind the largest count, and a >= 1 an
+integer. A geometric G with P(G >= i) = exp(-i / scale) has P(floor(G / (g + a)) >= i) = w^i with w = exp(-(g + a) / scale), so
+floor(G / (g + a)) is odd with probability w / (1 + w): the odds are w to 1. Draw one G_j for each class and repeat until exactly
+one is odd. Then class j is output with probability proportional to w_j times the product of all 1 / (1 + w_i), that is to
+exp(n_j / scale), whatever a is. With a about scale * ln(sum of exp(-g_j / scale)) a round succeeds at least about once in three.
+No floating point enters the law. The number of rounds, and so the time, depends on the votes: do not let an adversary time it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.arguments import ArgumentError, Integers, vote_counts
+from teacher_student.labels import ABSTAIN, HALTED
+from teacher_student.mechanisms.interface import Counts, State
+from teacher_student.mechanisms.noise import Noise, fold
+from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax, NoisyMaxParameters
+
+_BLOCK = 1 << 18
+"""Noisy counts drawn at a time."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NoisyMax:
+    """Whichever noisy maximum `parameters` describe, asked until their caps are reached."""
+
+    parameters: NoisyMaxParameters
+
+    def start(self, noise: Noise) -> State:
+        """Return the state before the first query; nothing is drawn, since nothing is shared between queries."""
+        del noise
+        return State()
+
+    def halted(self, state: State) -> bool:
+        """Whether the answers, or the queries, that the parameters pay for are used up."""
+        return state.answered >= self.parameters.max_answers or state.asked >= self.parameters.max_asked
+
+    def answer(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
+        """Answer the queries in order, in blocks; the same answers as `answer_literally` on the same noise.
+
+        Args:
+            counts: votes per class, shape (num_queries, num_classes), any integer type.
+            state: from `start` or the call before.
+            noise: the source of fresh noise.
+
+        Returns:
+            labels, shape (num_queries,), int64: a class, `ABSTAIN` (Confident-GNMax only) or `HALTED`; and the state after them.
+        """
+        counts = vote_counts("counts", counts)
+        labels = np.full(len(counts), HALTED, dtype=np.int64)
+        size, start = max(1, _BLOCK // counts.shape[1]), 0
+        while start < len(counts) and not self.halted(state):
+            block = counts[start : start + min(size, self.parameters.max_asked - state.asked)].astype(np.int64)
+            outcomes = self._answer_block(block, self.parameters.max_answers - state.answered, noise)
+            labels[start : start + len(outcomes)] = outcomes
+            start, state = start + len(outcomes), _after(state, outcomes)
+        return labels, state
+
+    def _answer_block(self, counts: Integers, most_answers: int, noise: Noise) -> Integers:
+        """Answer rows until `most_answers` are given; return the outcomes of the rows that were asked."""
+        clear = is_clear(counts, self.parameters, noise)  # line 1
+        last = np.flatnonzero(clear)[:most_answers]
+        asked = int(last[-1]) + 1 if len(last) == most_answers else len(counts)
+        outcomes = np.full(asked, ABSTAIN, dtype=np.int64)
+        outcomes[last] = choose(counts[last], self.parameters, noise)  # line 2
+        return outcomes
+
+    def answer_literally(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
+        """Do what `answer` does, one query after the other."""
+        labels = np.full(len(counts), HALTED, dtype=np.int64)
+        for query in range(len(counts)):
+            if self.halted(state):
+                break
+            row = counts[query : query + 1].astype(np.int64)
+            clear = bool(is_clear(row, self.parameters, noise)[0])  # line 1
+            labels[query] = choose(row, self.parameters, noise)[0] if clear else ABSTAIN  # line 2
+            state = _after(state, labels[query : query + 1])
+        return labels, state
+
+
+def is_clear(counts: Integers, parameters: NoisyMaxParameters, noise: Noise) -> npt.NDArray[np.bool_]:
+    """Return which rows may be answered: all, except that Confident-GNMax asks for a noisy threshold (sensitivity 1)."""
+    if not isinstance(parameters, ConfidentGNMax):
+        return np.ones(len(counts), dtype=np.bool_)
+    drawn = noise.discrete_gaussian(parameters.threshold_scale, len(counts))
+    return np.asarray(counts.max(axis=1) + drawn >= parameters.threshold)
+
+
+def choose(counts: Integers, parameters: NoisyMaxParameters, noise: Noise) -> Integers:
+    """Return one class for each row, by the law of `parameters`."""
+    if isinstance(parameters, ConfidentGNMax):
+        return noisy_argmax(counts, parameters.query_scale, noise.discrete_gaussian)
+    if isinstance(parameters, GNMax):
+        return noisy_argmax(counts, parameters.scale, noise.discrete_gaussian)
+    if isinstance(parameters, LNMax):
+        return noisy_argmax(counts, parameters.scale, noise.discrete_laplace)
+    if isinstance(parameters, Exponential):
+        return exponential_choice(counts, parameters.scale, noise)
+    raise ArgumentError(f"parameters must be those of a noisy maximum, got {type(parameters).__name__}")
+
+
+def noisy_argmax(counts: Integers, scale: Fraction, draw: Callable[[Fraction, int], Integers]) -> Integers:
+    """Return argmax of counts (m, C) plus fresh noise, ties to the lowest label, shape (m,)."""
+    return np.asarray((counts + draw(scale, counts.size).reshape(counts.shape)).argmax(axis=1), dtype=np.int64)
+
+
+def exponential_choice(counts: Integers, scale: Fraction, noise: Noise) -> Integers:
+    """Return a class for each row of counts (m, C), P(class) exactly proportional to exp(count / scale), shape (m,)."""
+    behind = counts.max(axis=1, keepdims=True) - counts
+    span = behind + _offset(behind, float(scale))[:, None]
+    chosen, pending = np.empty(len(counts), dtype=np.int64), np.arange(len(counts))
+    while len(pending):
+        geometric = fold(noise.discrete_laplace(scale, span[pending].size)).reshape(len(pending), -1)
+        odd = (geometric // span[pending]) % 2 == 1
+        decided = odd.sum(axis=1) == 1
+        chosen[pending[decided]] = odd[decided].argmax(axis=1)
+        pending = pending[~decided]
+    return chosen
+
+
+def _offset(behind: Integers, scale: float) -> Integers:
+    """Return the a >= 1 of the module's text for each row; it sets the speed and leaves the law alone."""
+    total = np.exp(-behind / scale).sum(axis=1)
+    return np.asarray(np.maximum(1, np.ceil(scale * np.log(total))), dtype=np.int64)
+
+
+def _after(state: State, outcomes: Integers) -> State:
+    """Return the state after these queries; every answer is paid for."""
+    answered = int((outcomes >= 0).sum())
+    return dataclasses.replace(
+        state, asked=state.asked + len(outcomes), answered=state.answered + answered, paid=state.paid + answered
+    )
