@@ -140,7 +140,7 @@ def load_adult(
     public, evaluation = public_split(NUM_TEST, pool, split_seed)
     private_features, test_features, test_labels = features[~test], features[test], labels[test]
     richer = student_columns and components is not None
-    student_private, student = (private_features, test_features) if richer else (None, None)
+    student_private, student, student_names = (private_features, test_features, names) if richer else (None, None, None)
     if components is not None:
         projection = PublicProjection.fit(test_features[public], components, whiten=whiten, scale=scale)
         private_features, test_features = projection.apply(private_features), projection.apply(test_features)
@@ -159,6 +159,7 @@ def load_adult(
         student_public_features=None if student is None else student[public],
         student_evaluation_features=None if student is None else student[evaluation],
         student_private_features=student_private,
+        student_feature_names=student_names,
     )
 
 

@@ -51,6 +51,7 @@ class PrivateDataset:
         student_evaluation_features: (e, ...) float32, likewise; by default `evaluation_features`.
         student_private_features: (n, ...) float32, the private records in the student's columns, for the non-private model that a
             run is compared with and for nothing else; by default `private_features`.
+        student_feature_names: names of the student's columns, or None; by default `feature_names`.
     """
 
     name: str
@@ -70,6 +71,7 @@ class PrivateDataset:
     student_public_features: Features | None = None
     student_evaluation_features: Features | None = None
     student_private_features: Features | None = None
+    student_feature_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         """Bring every field into its canonical type, or refuse it."""
@@ -116,6 +118,7 @@ class PrivateDataset:
             self._set("student_public_features", self.public_features)
             self._set("student_evaluation_features", self.evaluation_features)
             self._set("student_private_features", self.private_features)
+            self._set("student_feature_names", self.feature_names)
             return
         if self.student_public_features is None or (self.student_evaluation_features is None) != (
             self.evaluation_features is None
@@ -176,6 +179,7 @@ class PrivateDataset:
             student_public_features=None,
             student_evaluation_features=None,
             student_private_features=None,
+            student_feature_names=None,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import lightning as L
@@ -18,6 +18,8 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sequential
 from teacher_student.arguments import choice, finite_number, fraction_of_one, positive_integer, positive_number
 from teacher_student.student.semi_supervised import pseudo_label_loss
 from teacher_student.student.targets import UNANSWERED, Targets
+
+Report = Callable[[int, float], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,7 @@ class Student(L.LightningModule):
         self.total_steps = total_steps
         self.num_targets = num_targets
         self.losses: list[float] = []
+        self.report: Report | None = None
         keep = settings.average_decay > 0
         self.average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(settings.average_decay)) if keep else None
 
@@ -105,6 +108,8 @@ class Student(L.LightningModule):
     def on_train_epoch_end(self) -> None:
         """Remember the epoch's loss for the report."""
         self.losses.append(float(self.trainer.callback_metrics["student/loss"]))
+        if self.report is not None:
+            self.report(len(self.losses), self.losses[-1])
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Take the new weights into the running average."""
@@ -134,7 +139,8 @@ def fit_student(
     settings: StudentSettings,
     *,
     seed: int = 0,
-    trainer_options: dict[str, Any] | None = None,
+    trainer_options: Mapping[str, Any] | None = None,
+    report: Report | None = None,
 ) -> Student:
     """Train a student on public points.
 
@@ -145,6 +151,7 @@ def fit_student(
         settings: how to learn.
         seed: of initial weights and batch order; not secret.
         trainer_options: passed to `lightning.Trainer`.
+        report: called with (epochs done, loss) after every epoch.
     """
     used = (targets.weights > 0) | (targets.unlabeled & (settings.pseudo_weight > 0))
     arrays = (features[used], targets.probabilities[used], targets.weights[used], targets.unlabeled[used])
@@ -155,6 +162,7 @@ def fit_student(
         loader = DataLoader(dataset, sampler=sampler, batch_size=None)
         num_targets = int((targets.weights > 0).sum())
         student = Student(network(), settings, total_steps=settings.epochs * len(sampler), num_targets=num_targets)
+        student.report = report
         trainer = L.Trainer(max_epochs=settings.epochs, **_quiet(trainer_options))
         trainer.fit(student, loader)
     return student.eval()
@@ -170,7 +178,7 @@ def predict_probabilities(network: nn.Module, features: npt.NDArray[np.float32],
         return np.concatenate([F.softmax(network(batch.to(device)), dim=-1).float().cpu().numpy() for (batch,) in loader])
 
 
-def _quiet(options: dict[str, Any] | None) -> dict[str, Any]:
+def _quiet(options: Mapping[str, Any] | None) -> dict[str, Any]:
     defaults: dict[str, Any] = {
         "logger": False,
         "enable_checkpointing": False,
@@ -178,4 +186,4 @@ def _quiet(options: dict[str, Any] | None) -> dict[str, Any]:
         "enable_model_summary": False,
         "log_every_n_steps": 1,
     }
-    return defaults | (options or {})
+    return defaults | dict(options or {})

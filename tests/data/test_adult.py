@@ -159,6 +159,8 @@ def test_the_student_may_see_more_than_the_teachers(data):
     assert richer.student_evaluation_features.shape == (6_281, 104)
     assert (richer.student_public_features == data.public_features).all()
     assert (richer.student_private_features == data.private_features).all()
+    assert richer.student_feature_names == data.feature_names
+    assert same.student_feature_names == same.feature_names
 
 
 def test_a_record_is_encoded_by_itself(table):

@@ -15,6 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from teacher_student.arguments import ArgumentError
 
 FINISHED = "finished.json"
@@ -89,6 +92,16 @@ def write_atomically(path: Path, text: str) -> None:
     partial = path.with_name(path.name + ".partial")
     with partial.open("w", encoding="utf-8") as stream:
         stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.replace(path)
+
+
+def write_array(path: Path, array: npt.NDArray[np.generic]) -> None:
+    """Write an array so that a reader sees all of it or nothing."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as stream:
+        np.save(stream, array, allow_pickle=False)
         stream.flush()
         os.fsync(stream.fileno())
     partial.replace(path)

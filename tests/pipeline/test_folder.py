@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from teacher_student import ArgumentError
-from teacher_student.run_folder import open_run
+from teacher_student.pipeline.folder import open_run
 
 
 def test_private_is_for_the_owner_alone_whatever_the_umask(tmp_path):

@@ -1,0 +1,238 @@
+"""The command line: verbs over Hydra configs. The only file that imports hydra."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from teacher_student.arguments import ArgumentError
+from teacher_student.version import __version__
+
+HELP = """teacher-student {version}: private models from sensitive records (PATE style)
+
+  run        the whole way: records, shards, teachers, votes, labels, student
+               teacher-student run experiment=adult privacy.epsilon=0.5
+               teacher-student run -m privacy.epsilon=0.5,1,2      (a sweep)
+  label      private labels from the predictions of any models
+               teacher-student label predictions=votes.npy num_classes=10 privacy.epsilon=1 out=labels
+  plan       what each mechanism could do:    teacher-student plan num_teachers=1000 num_queries=10000
+  audit      attack a mechanism:              teacher-student audit mechanism=stability
+  verify     recompute a certificate:         teacher-student verify runs/adult/2026-01-31_12-00-00
+  benchmark  measure this machine:            teacher-student benchmark --help
+
+Append --cfg job to a run to read its config without running it."""
+
+
+def conf_folder() -> Path:
+    """Return where the configs are: beside the package in a checkout, inside it in a wheel."""
+    package = Path(__file__).resolve().parent
+    inside = package / "conf"
+    return inside if inside.is_dir() else package.parent / "conf"
+
+
+def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
+    """Compose a config; a wrong override is an `ArgumentError` of one line."""
+    try:
+        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(conf_folder())):
+            return hydra.compose(config_name, list(overrides), return_hydra_config=config_name == "run")
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ArgumentError(_one_line(error, config_name, overrides)) from error
+
+
+def _one_line(error: Exception, config_name: str, overrides: Sequence[str]) -> str:
+    text = " ".join(str(error).split())
+    for override in overrides:
+        key = override.split("=")[0].lstrip("+~")
+        if key and (f"'{key}'" in text or f"'{override}'" in text):
+            close = difflib.get_close_matches(key, _known_keys(config_name), n=1, cutoff=0.6)
+            if close and close[0] != key:
+                return f"{key} is not a setting, got {override!r}; did you mean {close[0]}?"
+            if "Could not override" in text:
+                return f"{key} is not a setting, got {override!r}; see teacher-student run --cfg job for those that are"
+    return text
+
+
+def _known_keys(config_name: str) -> list[str]:
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(conf_folder())):
+        tree = OmegaConf.to_container(hydra.compose(config_name), resolve=False)
+    groups = [folder.name for folder in conf_folder().iterdir() if folder.is_dir()]
+    return groups + list(_dotted(tree))
+
+
+def _dotted(tree: Any, prefix: str = "") -> list[str]:
+    if not isinstance(tree, dict):
+        return [prefix]
+    return [prefix] * bool(prefix) + [
+        key for name, branch in tree.items() for key in _dotted(branch, f"{prefix}{'.' * bool(prefix)}{name}")
+    ]
+
+
+def run(arguments: Sequence[str]) -> int:
+    """`teacher-student run`: the whole way under Hydra, sweeps and launchers included."""
+    if not any(argument in ("--help", "-h", "--hydra-help", "--info", "--version") for argument in arguments):
+        _check_overrides(arguments)
+    sys.argv = ["teacher-student run", *arguments]
+    hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name="run")(_run_one)()
+    return 0
+
+
+def _check_overrides(arguments: Sequence[str]) -> None:
+    """Compose every config of a sweep before the first one runs, so that a slip in the last costs nothing."""
+    overrides = [argument for argument in arguments if not argument.startswith("-") or "=" in argument]
+    flags = [argument for argument in arguments if argument in ("-m", "--multirun")]
+    if not flags:
+        if "--cfg" in arguments or "-c" in arguments:
+            overrides = [override for override in overrides if "=" in override]
+        compose("run", overrides)
+        return
+    try:
+        parsed = OverridesParser.create().parse_overrides(overrides)
+    except HydraException as error:
+        raise ArgumentError(_one_line(error, "run", overrides)) from error
+    plain = [override.input_line or "" for override in parsed if not override.is_sweep_override()]
+    for override in parsed:
+        if override.is_sweep_override() and not override.is_hydra_override():
+            for value in override.sweep_string_iterator():
+                compose("run", [*plain, f"{override.get_key_element()}={value}"])
+    compose("run", plain)
+
+
+def _run_one(config: DictConfig) -> float | None:
+    from teacher_student import pipeline
+    from teacher_student.monitoring.console import Display
+
+    sweep = HydraConfig.get().mode == RunMode.MULTIRUN
+    folder = Path(HydraConfig.get().runtime.output_dir if sweep else config.run_folder)
+    try:
+        settings = settings_from_config(config)
+        result = pipeline.run(settings, folder, Display(config.console))
+    except (ArgumentError, HydraException, OmegaConfBaseException) as error:
+        _complain(error)
+        if sweep:
+            return None  # the other runs of the sweep go on
+        sys.exit(2)
+    return result.accuracy
+
+
+def settings_from_config(config: DictConfig) -> Any:
+    """Build the settings of a run; every value is checked here, before anything is written."""
+    from teacher_student.pipeline import PrivacySettings, RunSettings
+
+    make = hydra.utils.instantiate
+    try:
+        mechanism = dict(config.mechanism)
+        return RunSettings(
+            name=config.name,
+            seed=config.seed,
+            data=make(config.data, _partial_=True),
+            num_teachers=config.teachers.number,
+            training=make(config.teachers.training),
+            learner=make(config.learner),
+            privacy=PrivacySettings(mechanism=mechanism.pop("name"), options=mechanism, **config.privacy),
+            student_network=make(config.student.network),
+            student=make(config.student.settings),
+            trainer=dict(make(config.trainer)),
+            tensorboard=config.logger.tensorboard,
+            baselines=config.baselines,
+            config=OmegaConf.to_yaml(config, resolve=True),
+        )
+    except HydraException as error:
+        raise ArgumentError(_root_cause(error)) from error
+    except (TypeError, OmegaConfBaseException) as error:
+        raise ArgumentError(" ".join(str(error).split())) from error
+
+
+def _root_cause(error: BaseException) -> str:
+    """Hydra wraps what a constructor raised; the user wants the innermost line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return " ".join(str(error).split())
+
+
+def label(arguments: Sequence[str]) -> int:
+    """`teacher-student label`: private labels from a file of predictions or counts."""
+    from teacher_student import pipeline
+
+    config = compose("label", arguments)
+    mechanism = dict(config.mechanism)
+    release = pipeline.label_file(
+        predictions=config.predictions,
+        counts=config.counts,
+        num_classes=config.num_classes,
+        num_teachers=config.num_teachers,
+        out=Path(config.out),
+        mechanism=mechanism.pop("name"),
+        options=mechanism,
+        **config.privacy,
+    )
+    certificate = release.certificate
+    print(
+        f"{int(release.answered.sum())} of {len(release.labels)} queries answered at epsilon {certificate.epsilon:.4g}, "
+        f"delta {certificate.delta:.3g}; written to {config.out}"
+    )
+    return 0
+
+
+def plan(arguments: Sequence[str]) -> int:
+    """`teacher-student plan`: what each mechanism could answer, from public sizes only."""
+    from teacher_student.privacy.planner import plan as make_plan
+
+    config = compose("plan", arguments)
+    sizes = {name: config[name] for name in ("num_teachers", "num_queries", "num_classes", "failure")}
+    print(make_plan(epsilon=config.privacy.epsilon, delta=config.privacy.delta, **sizes))
+    return 0
+
+
+def verify(arguments: Sequence[str]) -> int:
+    """`teacher-student verify`: exit 0 only if epsilon and delta recompute from the recorded parameters."""
+    from teacher_student import pipeline
+
+    if len(arguments) != 1:
+        raise ArgumentError(f"verify must be given one run or release folder, got {len(arguments)}")
+    print(pipeline.verify_folder(Path(arguments[0])))
+    return 0
+
+
+VERBS: dict[str, Callable[[Sequence[str]], int]] = {"run": run, "label": label, "plan": plan, "verify": verify}
+
+
+def main() -> None:
+    """Entry point of the `teacher-student` command."""
+    sys.exit(dispatch(sys.argv[1:]))
+
+
+def dispatch(arguments: Sequence[str]) -> int:
+    """Run one verb; bad input is one line on standard error and exit code 2."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(HELP.format(version=__version__))
+        return 0
+    if arguments[0] == "--version":
+        print(__version__)
+        return 0
+    verb, *rest = arguments
+    try:
+        if verb not in VERBS:
+            raise ArgumentError(f"the verb must be one of {', '.join(VERBS)}; got {verb!r}")
+        return VERBS[verb](rest)
+    except (ArgumentError, OmegaConfBaseException, HydraException) as error:
+        _complain(error)
+        return 2
+
+
+def _complain(error: Exception) -> None:
+    print("teacher-student: " + " ".join(str(error).split()), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Files in, files out: label a file of predictions, verify what a folder claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.aggregation import Release, label
+from teacher_student.arguments import ArgumentError
+from teacher_student.privacy import Certificate
+
+
+def label_file(
+    *,
+    predictions: str | None,
+    counts: str | None,
+    num_classes: int,
+    num_teachers: int | None,
+    out: Path,
+    mechanism: str,
+    options: Mapping[str, Any],
+    epsilon: float,
+    delta: float,
+    cutoff: int | None,
+    neighbours: str,
+) -> Release:
+    """Label the queries of a file and write the release to a new folder. The folder is checked before anything is spent."""
+    if (predictions is None) == (counts is None):
+        raise ArgumentError("predictions or counts must name a file, and not both")
+    if out.exists():
+        raise ArgumentError(f"out must be a new folder, got {out}, which exists")
+    table = {
+        "predictions": None if predictions is None else read_table(predictions),
+        "counts": None if counts is None else read_table(counts),
+    }
+    release = label(
+        **table,
+        num_classes=num_classes,
+        num_teachers=num_teachers,
+        epsilon=epsilon,
+        delta=delta,
+        mechanism=mechanism,
+        cutoff=cutoff,
+        neighbours=neighbours,
+        **options,
+    )
+    release.save(out)
+    return release
+
+
+def read_table(path: str) -> npt.NDArray[Any]:
+    """Read a table of integers from FILE.npy (never unpickled) or FILE.csv (no header).
+
+    Raises:
+        ArgumentError: the file is missing, of another kind, or not a table.
+    """
+    try:
+        if path.endswith(".npy"):
+            return np.load(path, allow_pickle=False)
+        return np.loadtxt(path, delimiter=",", ndmin=2)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ArgumentError(f"file must be a readable .npy or .csv table of integers, got {path} ({reason})") from error
+
+
+def verify_folder(folder: Path) -> str:
+    """Recompute epsilon and delta of a run or release folder from the recorded parameters alone.
+
+    Returns:
+        One line that says what holds.
+
+    Raises:
+        ArgumentError: no certificate there, or one that does not recompute.
+    """
+    release = folder / "release" if (folder / "release").is_dir() else folder
+    try:
+        text = (release / "certificate.json").read_text(encoding="utf-8")
+    except OSError as error:
+        raise ArgumentError(f"folder must hold a certificate.json, got {folder}") from error
+    certificate = Certificate.from_json(text)
+    epsilon = certificate.verify()
+    return (
+        f"{release}: {certificate.mechanism} is ({certificate.epsilon:.6g}, {certificate.delta:.3g})-private "
+        f"under {certificate.neighbours}; recomputed epsilon {epsilon:.6g}"
+    )

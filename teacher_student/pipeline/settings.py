@@ -1,0 +1,89 @@
+"""The settings of a run, checked before anything is written or drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
+from teacher_student.data import NEIGHBOURS, PrivateDataset
+from teacher_student.student import StudentSettings
+from teacher_student.teachers import TrainingSettings
+
+NetworkClass = Callable[..., Any]
+"""Called with the shape of one input and the number of classes."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrivacySettings:
+    """What is promised, and by which mechanism.
+
+    Attributes:
+        epsilon: of the whole release.
+        delta: of the whole release.
+        mechanism: name of the mechanism.
+        options: further options of its calibration.
+        cutoff: paid non-answers before the session halts; None lets the planner choose from public sizes.
+        neighbours: the neighbouring relation; None is the data's own.
+        bins: for soft labels, bins of the histogram; None for hard labels.
+    """
+
+    epsilon: float
+    delta: float
+    mechanism: str = "stability"
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    cutoff: int | None = 50
+    neighbours: str | None = None
+    bins: int | None = None
+
+    def __post_init__(self) -> None:
+        positive_number("privacy.epsilon", self.epsilon)
+        probability("privacy.delta", self.delta)
+        if self.cutoff is not None:
+            positive_integer("privacy.cutoff", self.cutoff)
+        if self.neighbours is not None:
+            choice("privacy.neighbours", self.neighbours, NEIGHBOURS)
+        if self.bins is not None:
+            positive_integer("privacy.bins", self.bins, minimum=3)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """Everything that a run needs, all of it public.
+
+    Attributes:
+        name: of the experiment.
+        seed: of weights, batches and public splits. It never reaches the noise.
+        data: loads the data when called.
+        num_teachers: number of shards and teachers, k.
+        training: how each teacher is trained, if it is a network.
+        learner: what each teacher is: a network class, or an estimator to clone.
+        privacy: what is promised.
+        student_network: the student's network class.
+        student: how the student is trained.
+        trainer: options of Lightning's trainer: accelerator, devices, strategy.
+        tensorboard: whether to write event files.
+        baselines: whether to train non-private models to compare with.
+        config: the composed config as YAML; tells a resumed run from another one.
+    """
+
+    name: str
+    seed: int
+    data: Callable[[], PrivateDataset]
+    num_teachers: int
+    learner: Any
+    training: TrainingSettings
+    privacy: PrivacySettings
+    student_network: NetworkClass
+    student: StudentSettings
+    trainer: Mapping[str, Any]
+    tensorboard: bool = True
+    baselines: bool = True
+    config: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ArgumentError(f"name must be a word, got {self.name!r}")
+        positive_integer("seed", self.seed, minimum=0)
+        positive_integer("teachers.number", self.num_teachers)
