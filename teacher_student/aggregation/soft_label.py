@@ -203,7 +203,7 @@ def check_scores(scores: object, num_classes: int | None) -> npt.NDArray[np.floa
         raise ArgumentError(f"scores must have num_classes = {num_classes} in the last dimension, got {table.shape[2]}")
     if not (np.issubdtype(table.dtype, np.floating) or np.issubdtype(table.dtype, np.integer)):
         raise ArgumentError(f"scores must be numbers, got values of type {table.dtype}")
-    return table.astype(table.dtype if np.issubdtype(table.dtype, np.floating) else np.float64, copy=False)  # type: ignore[return-value]
+    return table.astype(table.dtype if np.issubdtype(table.dtype, np.floating) else np.float64, copy=False)
 
 
 def as_array(scores: object) -> npt.NDArray[np.generic]:

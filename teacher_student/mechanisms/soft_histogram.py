@@ -117,11 +117,11 @@ def split(counts: npt.NDArray[np.integer]) -> tuple[Integers, Integers, Integers
     widest = counts.shape[1] // 2
     if counts.shape[1] % 2 or widest < SMALLEST_NUMBER_OF_BINS:
         raise ArgumentError(f"counts must have 2 B columns for B >= 3 bins, got {counts.shape[1]}")
-    counts = counts.astype(np.int64, copy=False)
-    bins = counts[:, 0]
+    table: Integers = counts.astype(np.int64, copy=False)
+    bins = table[:, 0]
     if bins.min() < SMALLEST_NUMBER_OF_BINS or bins.max() > widest:
         raise ArgumentError(f"counts must begin with a number of bins from 3 to {widest}, got {bins.min()} to {bins.max()}")
-    return bins, counts[:, 1 : widest + 1], counts[:, widest + 1 :]
+    return bins, table[:, 1 : widest + 1], table[:, widest + 1 :]
 
 
 def _count(columns: Integers, width: int) -> Integers:

@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 from scipy import stats
 
 from teacher_student.arguments import Floats, Integers
@@ -34,7 +35,7 @@ class Task:
         truth: features (..., d) -> labels of the best hypothesis.
         fit: (features, labels) -> hypotheses (r, p), one row per dataset.
         fit_student: the same for a student, whose labels are never clean: an empirical minimiser or logistic regression.
-        predict: (hypotheses (r, p), features (m, d)) -> labels (m, r), int.
+        predict: (hypotheses (r, p), features (m, d)) -> labels (m, r), bool.
         distance: hypotheses (r, p) -> probability of disagreeing with the best one, exactly.
         dimension: V.
         noise: probability of a flipped label: the least error in the class.
@@ -44,7 +45,7 @@ class Task:
     truth: Callable[[Floats], Integers]
     fit: Callable[[Floats, Integers], Floats]
     fit_student: Callable[[Floats, Integers], Floats]
-    predict: Callable[[Floats, Floats], Integers]
+    predict: Callable[[Floats, Floats], npt.NDArray[np.bool_]]
     distance: Callable[[Floats], Floats]
     dimension: int
     noise: float
@@ -58,7 +59,7 @@ def thresholds(noise: float = 0.0) -> Task:
         truth=_above_half,
         fit=lambda features, labels: fit(features[..., 0], labels)[:, None],
         fit_student=lambda features, labels: fit_thresholds(features[..., 0], labels)[:, None],
-        predict=lambda hypotheses, features: (features[:, :1] >= hypotheses[:, 0]).astype(np.int64),
+        predict=lambda hypotheses, features: features[:, :1] >= hypotheses[:, 0],
         distance=lambda hypotheses: np.abs(np.clip(hypotheses[:, 0], 0, 1) - 0.5),
         dimension=1,
         noise=noise,
@@ -74,7 +75,7 @@ def halfspaces(dimension: int, noise: float = 0.0) -> Task:
         truth=_first_positive,
         fit=fit_logistic if noise else fit_separating,
         fit_student=fit_logistic,
-        predict=lambda hypotheses, features: (features @ hypotheses.T >= 0).astype(np.int64),
+        predict=lambda hypotheses, features: features @ hypotheses.T >= 0,
         distance=_angle_share,
         dimension=dimension,
         noise=noise,
