@@ -62,18 +62,18 @@ class Series:
 def all_series(quick: bool) -> list[Series]:
     """Return the sweeps, at sizes where the mechanism answers. For halfspaces the teachers' error is assumed, and checked."""
     doubled = [2**power for power in range(3 if quick else 5)]
-    epsilon, queries, base = (20.0, 5_000, 2_000_000) if quick else (8.0, 20_000, 8_000_000)
     flat, noisy, space, rough = thresholds(), thresholds(0.1), halfspaces(DIMENSION), halfspaces(DIMENSION, 0.1)
-    by_n = [(base * factor, queries) for factor in doubled]
-    by_m = [(4 * base, queries * factor) for factor in doubled]
-    large = [(8_000_000 * factor, 5_000) for factor in doubled]
-    small = [(base // 8 * factor, queries) for factor in doubled]
+
+    def along_n(first: int, queries: int) -> list[tuple[int, int]]:
+        return [(first * factor, queries) for factor in doubled]
+
+    by_m = [(32_000_000, 20_000 * factor) for factor in doubled]
     return [
-        Series("thresholds, realizable", "n", flat, by_n, -2, threshold_error, epsilon),
-        Series("thresholds, realizable", "m", flat, by_m, 1, threshold_error, epsilon),
-        Series("thresholds, agnostic", "n", noisy, large, -2 / 3, threshold_excess_error, 20.0),
-        Series("halfspaces, realizable", "n", space, small, -2, _assumed_realizable, 5 * epsilon),
-        Series("halfspaces, agnostic", "n", rough, small, -2 / 3, _assumed_agnostic, 5 * epsilon),
+        Series("thresholds, realizable", "n", flat, along_n(4_000_000, 20_000), -2, threshold_error, 2.0),
+        Series("thresholds, realizable", "m", flat, by_m, 1, threshold_error, 2.0),
+        Series("thresholds, agnostic", "n", noisy, along_n(32_000_000, 5_000), -2 / 3, threshold_excess_error, 8.0),
+        Series("halfspaces, realizable", "n", space, along_n(250_000, 5_000), -2, _assumed_realizable, 8.0),
+        Series("halfspaces, agnostic", "n", rough, along_n(500_000, 5_000), -2 / 3, _assumed_agnostic, 8.0),
     ]
 
 
@@ -84,7 +84,7 @@ def _assumed_realizable(size: int, failure: float) -> float:
 
 def _assumed_agnostic(size: int, failure: float) -> float:
     del failure
-    return 0.5 * math.sqrt(DIMENSION / size)
+    return 0.9 * math.sqrt(DIMENSION / size)
 
 
 def run_series(series: Series, repetitions: int) -> list[Row]:

@@ -13,7 +13,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
 from teacher_student.arguments import Floats, Integers
@@ -35,7 +34,7 @@ class Task:
         truth: features (..., d) -> labels of the best hypothesis.
         fit: (features, labels) -> hypotheses (r, p), one row per dataset.
         fit_student: the same for a student, whose labels are never clean: an empirical minimiser or logistic regression.
-        predict: (hypotheses (r, p), features (m, d)) -> labels (m, r), bool.
+        ones: (hypotheses (r, p), features (m, d)) -> how many of them say 1, shape (m,).
         distance: hypotheses (r, p) -> probability of disagreeing with the best one, exactly.
         dimension: V.
         noise: probability of a flipped label: the least error in the class.
@@ -45,7 +44,7 @@ class Task:
     truth: Callable[[Floats], Integers]
     fit: Callable[[Floats, Integers], Floats]
     fit_student: Callable[[Floats, Integers], Floats]
-    predict: Callable[[Floats, Floats], npt.NDArray[np.bool_]]
+    ones: Callable[[Floats, Floats], Integers]
     distance: Callable[[Floats], Floats]
     dimension: int
     noise: float
@@ -59,7 +58,7 @@ def thresholds(noise: float = 0.0) -> Task:
         truth=_above_half,
         fit=lambda features, labels: fit(features[..., 0], labels)[:, None],
         fit_student=lambda features, labels: fit_thresholds(features[..., 0], labels)[:, None],
-        predict=lambda hypotheses, features: features[:, :1] >= hypotheses[:, 0],
+        ones=lambda hypotheses, features: np.searchsorted(np.sort(hypotheses[:, 0]), features[:, 0], side="right"),
         distance=lambda hypotheses: np.abs(np.clip(hypotheses[:, 0], 0, 1) - 0.5),
         dimension=1,
         noise=noise,
@@ -75,7 +74,7 @@ def halfspaces(dimension: int, noise: float = 0.0) -> Task:
         truth=_first_positive,
         fit=fit_logistic if noise else fit_separating,
         fit_student=fit_logistic,
-        predict=lambda hypotheses, features: features @ hypotheses.T >= 0,
+        ones=_count_positive,
         distance=_angle_share,
         dimension=dimension,
         noise=noise,
@@ -163,8 +162,7 @@ def _vote(
     for first in range(0, num_teachers, block):
         hypotheses = task.fit(*task.draw(min(block, num_teachers - first), examples, generator))
         worst = max(worst, float(task.distance(hypotheses).max()))
-        for part in range(0, len(hypotheses), 256):
-            ones += task.predict(hypotheses[part : part + 256], queries).sum(axis=1)
+        ones += task.ones(hypotheses, queries)
     return np.stack([num_teachers - ones, ones], axis=1), worst
 
 
@@ -181,6 +179,11 @@ def _above_half(features: Floats) -> Integers:
 
 def _first_positive(features: Floats) -> Integers:
     return (features[..., 0] >= 0).astype(np.int64)
+
+
+def _count_positive(weights: Floats, features: Floats) -> Integers:
+    parts = [weights[first : first + 256] for first in range(0, len(weights), 256)]
+    return np.sum([np.count_nonzero(features @ part.T >= 0, axis=1) for part in parts], axis=0)
 
 
 def _angle_share(weights: Floats) -> Floats:
