@@ -12,7 +12,7 @@ _HOMES = {
     "add_votes": "votes",
     "count_votes": "votes",
     "empty_counts": "votes",
-    "label": "label",
+    "label": "labelling",
     "label_soft": "soft_label",
 }
 

@@ -1,0 +1,168 @@
+"""`label`: what a user sees, what is refused, and that a refusal spends nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+import teacher_student as ts
+from teacher_student.mechanisms import GeneratorNoise, Noise, RecordedNoise
+from teacher_student.privacy import calibrate
+
+GOOD = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5}
+CLEAR = [[4000, 0], [0, 4000]]
+THRESHOLD_MECHANISMS = ["stability", "stability_paper", "stability_redraw", "stability_laplace"]
+
+
+class Untouched(Noise):
+    """Noise that must not be drawn."""
+
+    def _refuse(self, scale, size):
+        raise AssertionError("noise was drawn")
+
+    discrete_laplace = discrete_gaussian = two_geometrics = _refuse
+
+
+def test_predictions_and_counts_are_the_same_question() -> None:
+    predictions = np.repeat([[0], [1], [-1]], 4000, axis=1)
+    release = ts.label(predictions, **GOOD)
+    assert release.labels.tolist()[:2] == [0, 1]
+    assert release.labels.tolist()[2] == ts.ABSTAIN
+    assert release.labels.dtype == np.int64
+    assert release.answered.tolist() == [True, True, False]
+    assert release.certificate.used["num_teachers"] == 4000
+    assert ts.label(counts=[[4000, 0], [0, 4000], [0, 0]], **GOOD).labels.tolist() == [0, 1, ts.ABSTAIN]
+
+
+@pytest.mark.parametrize("mechanism", THRESHOLD_MECHANISMS)
+def test_the_certificate_recomputes(mechanism: str) -> None:
+    certificate = ts.label(counts=[[10**6, 0]] * 40, mechanism=mechanism, **GOOD).certificate
+    assert (certificate.mechanism, certificate.epsilon, certificate.delta) == (mechanism, 1.0, 1e-5)
+    assert certificate.private
+    assert certificate.verify() <= 1.0
+    assert ts.Certificate.from_json(certificate.to_json()) == certificate
+
+
+def test_options_reach_the_calibration() -> None:
+    scale = ts.label(counts=CLEAR, threshold_ratio=2.7, **GOOD).certificate.parameters.threshold_scale
+    assert scale > ts.label(counts=CLEAR, **GOOD).certificate.parameters.threshold_scale
+
+
+@pytest.mark.parametrize("noise", [RecordedNoise([0] * 9), GeneratorNoise(np.random.default_rng(0))])
+def test_injected_noise_is_certified_as_not_private(noise: Noise) -> None:
+    certificate = ts.label(counts=CLEAR, noise=noise, **GOOD).certificate
+    assert not certificate.private
+    with pytest.raises(ts.ArgumentError, match="private"):
+        certificate.verify()
+
+
+def test_a_seed_does_not_repeat_a_release() -> None:
+    """100 queries that are answered every second time: two runs after one seed agree with p < 1e-20."""
+    chosen = calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=100)
+    edge = [2 * (chosen.threshold + round(1.68 * chosen.query_scale) + 1), 0]
+    seen = []
+    for _ in range(2):
+        np.random.seed(1)  # noqa: NPY002 - the global seed is what is tested
+        seen.append(ts.label(counts=[edge] * 100, cutoff=100, **GOOD).labels.tolist())
+    assert seen[0] != seen[1]
+
+
+BAD = {
+    "epsilon": [0, -1, float("nan"), float("inf"), "1", None, True],
+    "delta": [0, 1, -1e-5, 2, float("nan"), "1e-5", None],
+    "cutoff": [0, -3, 2.5, "50", True],
+    "num_classes": [0, -2, 2.5, None, "2"],
+    "mechanism": ["laplace", "", None, 3],
+    "neighbours": ["swap", None],
+    "noise": ["os", 7],
+    "num_teachers": [0, -1, 1.5, 3999],
+    "counts": [
+        [],
+        [[]],
+        [1, 2],
+        [[1, -1]],
+        [[1.5, 0]],
+        [[float("nan"), 0]],
+        [[float("inf"), 0]],
+        [[1, 2], [3]],
+        [[1, 2, 3]],
+        [["a", "b"]],
+        [[None, 1]],
+        [[1j, 2]],
+        7,
+    ],
+    "frobnicate": [1],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
+def test_bad_input_gets_one_line_that_names_it_and_draws_no_noise(name: str, value: object) -> None:
+    given = {"counts": CLEAR, "noise": Untouched(), **GOOD, name: value}
+    with pytest.raises(ts.ArgumentError, match=r"^[^\n]+$") as caught:
+        ts.label(**given)
+    assert ("counts" if name == "num_teachers" and value == 3999 else name) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "predictions", [[], [[]], [[0, 2]], [[-2]], [[0.5]], [[float("nan")]], [[0], [0, 1]], [[True, False]], "votes"]
+)
+def test_bad_predictions_draw_no_noise(predictions: object) -> None:
+    with pytest.raises(ts.ArgumentError, match=r"^predictions must [^\n]+$"):
+        ts.label(predictions, noise=Untouched(), **GOOD)
+
+
+def test_predictions_and_counts_together_or_neither_are_refused() -> None:
+    for votes in ({}, {"predictions": [[0]], "counts": [[1, 0]]}):
+        with pytest.raises(ts.ArgumentError, match=r"^predictions or counts must be given"):
+            ts.label(noise=Untouched(), **votes, **GOOD)
+
+
+def test_predictions_of_other_teachers_than_said_are_refused() -> None:
+    with pytest.raises(ts.ArgumentError, match="num_teachers = 5, got 2"):
+        ts.label([[0, 1]], num_teachers=5, noise=Untouched(), **GOOD)
+
+
+anything = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 60),
+    st.floats(),
+    st.text(max_size=3),
+    st.sampled_from([1.0, 1e-5, 2, 50, "stability", "add_remove", "", (), [], {}]),
+)
+tables = st.one_of(
+    anything,
+    st.lists(st.lists(st.one_of(st.integers(-2, 4), st.floats(), st.none()), max_size=4), max_size=4),
+    arrays.arrays(
+        st.sampled_from([np.int8, np.uint8, np.int64, np.uint64, np.float32, np.complex64, np.bool_, "U1", "M8[s]"]),
+        arrays.array_shapes(min_dims=0, max_dims=3, max_side=4),
+    ),
+)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    given=st.fixed_dictionaries(
+        {"num_classes": st.one_of(st.integers(1, 4), anything)},
+        optional={
+            "predictions": tables,
+            "counts": tables,
+            "cutoff": st.one_of(st.integers(1, 60), anything.filter(lambda value: value is not None)),
+            "num_teachers": anything,
+            "neighbours": st.one_of(st.sampled_from(["add_remove", "replace_one"]), anything),
+            "noise": anything,
+            "query_ids": anything,
+        },
+    ),
+    numbers=st.one_of(st.just({"epsilon": 1.0, "delta": 1e-5}), st.fixed_dictionaries({"epsilon": anything, "delta": anything})),
+)
+def test_whatever_is_given_the_answer_is_a_release_or_the_documented_error(given: dict, numbers: dict) -> None:
+    try:
+        release = ts.label(**given, **numbers)
+    except ts.ArgumentError as error:
+        assert "\n" not in str(error)  # noqa: PT017 - that it may succeed is the point
+    else:
+        assert (release.labels >= ts.HALTED).all()

@@ -1,0 +1,111 @@
+"""The walls of the house: which room may import which, and what a bare import may pull in."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import teacher_student
+
+PACKAGE = Path(teacher_student.__file__).parent
+SHARED = {"arguments", "labels", "version"}
+MAY_IMPORT = {
+    "privacy": set(),
+    "mechanisms": {"privacy"},
+    "aggregation": {"privacy", "mechanisms"},
+    "auditing": {"privacy", "mechanisms", "aggregation"},
+    "theory": {"privacy"},
+    "data": set(),
+    "teachers": set(),
+    "student": set(),
+    "monitoring": set(),
+}
+"""Rooms, and the other rooms that each may import; all may import `SHARED`. The composition root may import everything."""
+ROOT = {"pipeline", "app", "__init__", "__main__"}
+LIGHT = {"privacy", "mechanisms", "aggregation", "theory", "auditing"}
+HEAVY = {"torch", "torchvision", "lightning", "sklearn", "matplotlib", "hydra", "omegaconf", "tensorboard"}
+
+
+def files() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    """Dotted names of all modules that a file imports anywhere in it, relative imports resolved."""
+    found: set[str] = set()
+    parent = ".".join(("teacher_student", *path.relative_to(PACKAGE).parent.parts))
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            levels = parent.split(".")
+            base = ".".join(levels[: len(levels) - node.level + 1]) if node.level else ""
+            module = ".".join(part for part in (base, node.module) if part)
+            found |= {module} | {f"{module}.{alias.name}" for alias in node.names if module == "teacher_student"}
+    return found
+
+
+def rooms_imported(path: Path) -> set[str]:
+    names = {name.split(".")[1] for name in imported(path) if name.startswith("teacher_student.")}
+    return names & (set(MAY_IMPORT) | {"pipeline", "app"}) - {room_of(path)}
+
+
+def test_every_room_has_its_rule() -> None:
+    assert {room_of(path) for path in files()} <= set(MAY_IMPORT) | SHARED | ROOT
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_one_way(path: Path) -> None:
+    if room_of(path) not in ROOT:
+        assert rooms_imported(path) <= MAY_IMPORT.get(room_of(path), set())
+
+
+def test_only_the_composition_root_knows_every_room() -> None:
+    knowing = {room_of(path) for path in files() if len(rooms_imported(path)) > 3}
+    assert knowing <= ROOT
+
+
+def test_only_the_app_imports_hydra() -> None:
+    importing = {path.name for path in files() if any(name.split(".")[0] in {"hydra", "omegaconf"} for name in imported(path))}
+    assert importing <= {"app.py"}
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in files() if room_of(path) in LIGHT], ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_light_rooms_import_nothing_heavy(path: Path) -> None:
+    assert not {name.split(".")[0] for name in imported(path)} & HEAVY
+
+
+def test_there_is_no_drawer_for_everything() -> None:
+    assert not [path for path in files() if {"util", "utils", "helpers", "misc", "common"} & set(path.with_suffix("").parts)]
+
+
+LABEL = """
+import sys
+import teacher_student as ts
+release = ts.label([[0] * 4000, [1] * 4000], num_classes=2, epsilon=1.0, delta=1e-5)
+assert release.labels.tolist() == [0, 1]
+assert ts.LabelSession(num_classes=2, epsilon=1.0, delta=1e-5).remaining_cutoff == 50
+release.certificate.verify()
+print(*sorted({name.split(".")[0] for name in sys.modules}))
+"""
+
+
+def test_label_loads_nothing_heavy() -> None:
+    done = subprocess.run([sys.executable, "-c", LABEL], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & HEAVY
+
+
+def test_a_bare_import_loads_not_even_numerics() -> None:
+    code = "import sys, teacher_student; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & (HEAVY | {"scipy", "opendp", "dp_accounting"})
