@@ -1,6 +1,6 @@
 """The data-dependent Renyi bound of PATE: what these votes would cost. A diagnostic; **not releasable**.
 
-Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson 2018 (arXiv:1802.08908v1), theorem 6, propositions 7, 8 and 10. The number
+Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson 2018 (arXiv:1802.08908v1), theorem 6, propositions 7, 8, 10. The number
 printed here depends on the private votes. To publish it, to stop when it is spent, or to choose a parameter by it leaks; the
 papers that did so needed a smooth-sensitivity release on top. This project's guarantees never use it (see `noisy_max`); it is
 here because the published figures of the field are of this kind. It is the cost of the papers' continuous noise.

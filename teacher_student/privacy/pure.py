@@ -27,7 +27,7 @@ _SLACK = 1e-8
 def pure_delta(loss: float, count: int, epsilon: float) -> float:
     """Return the smallest delta at which `count` adaptive `loss`-DP mechanisms are (epsilon, delta)-DP.
 
-    >>> round(pure_delta(0.5, 1, 0.2), 12) == round((math.exp(0.5) - math.exp(0.2)) / (1 + math.exp(0.5)), 12)
+    >>> math.isclose(pure_delta(0.5, 1, 0.2), (math.exp(0.5) - math.exp(0.2)) / (1 + math.exp(0.5)), rel_tol=1e-7)
     True
     """
     most = math.ceil((count - epsilon / loss) / 2) - 1
