@@ -45,7 +45,7 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
     """Compose a config; a wrong override is an `ArgumentError` of one line."""
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(conf_folder())):
-            return hydra.compose(config_name, list(overrides), return_hydra_config=config_name == "run")
+            return hydra.compose(config_name, list(overrides))
     except (HydraException, OmegaConfBaseException) as error:
         raise ArgumentError(_one_line(error, config_name, overrides)) from error
 
