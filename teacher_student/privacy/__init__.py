@@ -1,7 +1,9 @@
 """Privacy as numbers: neighbours, costs, calibration, composition, certificates. No data, no noise, no networks."""
 
+from teacher_student.privacy.accountant import Composition
 from teacher_student.privacy.calibration import REGISTRY, calibrate, calibrate_soft, parameters_from_dict
 from teacher_student.privacy.certificate import NEIGHBOURS, Certificate
+from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax, NoisyMaxParameters
 from teacher_student.privacy.parameters import Parameters
 from teacher_student.privacy.redrawn import StabilityPaper, StabilityRedraw
 from teacher_student.privacy.threshold import ThresholdParameters
@@ -13,6 +15,12 @@ __all__ = [
     "MECHANISMS",
     "NEIGHBOURS",
     "Certificate",
+    "Composition",
+    "ConfidentGNMax",
+    "Exponential",
+    "GNMax",
+    "LNMax",
+    "NoisyMaxParameters",
     "Parameters",
     "Stability",
     "StabilityLaplace",

@@ -6,12 +6,14 @@ import math
 from typing import Any
 
 from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
+from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax
 from teacher_student.privacy.parameters import Parameters
 from teacher_student.privacy.redrawn import StabilityPaper, StabilityRedraw
 from teacher_student.privacy.tight import Stability, StabilityLaplace
 
 REGISTRY: dict[str, type[Parameters]] = {
-    kind.mechanism: kind for kind in (Stability, StabilityPaper, StabilityRedraw, StabilityLaplace)
+    kind.mechanism: kind
+    for kind in (Stability, StabilityPaper, StabilityRedraw, StabilityLaplace, GNMax, ConfidentGNMax, LNMax, Exponential)
 }
 
 

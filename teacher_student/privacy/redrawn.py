@@ -38,6 +38,11 @@ class RedrawnThreshold(ThresholdParameters):
         """Epsilon of one run to its first refusal."""
         return 1 / float(self.threshold_scale) + 2 / float(self.query_scale)
 
+    @property
+    def pure_parts(self) -> tuple[float, int]:
+        """T runs, each pure."""
+        return self.run_epsilon, self.cutoff
+
     def _test_epsilon(self, delta: float) -> float:
         total = self.cutoff * self.run_epsilon
         if optimal_delta(self.run_epsilon, self.cutoff, 0.0) <= delta:
