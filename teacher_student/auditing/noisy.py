@@ -1,4 +1,4 @@
-"""Exact law of the noisy maxima, by summation over integers.
+"""Exact law of the noisy maxima (and of the exponential mechanism), by summation over integers.
 
     for each query, while fewer than `max_answers` are answered (and, with a test, fewer than `num_queries` asked):
         with a test: unless top count + noise at the test's scale >= test threshold, release "unanswered"
@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from teacher_student.arguments import ArgumentError, Floats, Integers
+from teacher_student.arguments import ArgumentError, Floats, Integers, choice
 from teacher_student.auditing.laws import THRESHOLD_LAWS, IntegerLaw
 from teacher_student.auditing.outcomes import Outcomes, product
+from teacher_student.labels import ABSTAIN, HALTED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,11 +26,13 @@ class NoisyMaxLaw:
     """A noisy maximum as laws alone.
 
     Attributes:
-        noise: law of the noise on every count.
+        noise: law of the noise on every count, or "exponential" for P(label) proportional to e^(count / scale).
         scale: its scale.
         max_answers: labels released at most.
         test_threshold: what the noisy top count must reach, or None for no test.
-        test_scale: scale of the test's noise (same law).
+        test_scale: scale of the test's noise, a discrete Gaussian.
+        max_asked: queries asked at most, or None.
+        reuse: a broken mechanism whose noise is the same for every count, so that it decides nothing.
     """
 
     noise: str
@@ -36,21 +40,39 @@ class NoisyMaxLaw:
     max_answers: int
     test_threshold: int | None = None
     test_scale: float | None = None
+    max_asked: int | None = None
+    reuse: bool = False
 
     def __post_init__(self) -> None:
-        if self.noise not in THRESHOLD_LAWS:
-            raise ArgumentError(f"noise must be one of {', '.join(sorted(THRESHOLD_LAWS))}; got {self.noise!r}")
+        choice("noise", self.noise, [*THRESHOLD_LAWS, "exponential"])
         if (self.test_threshold is None) != (self.test_scale is None):
             raise ArgumentError("test_threshold and test_scale must be given together")
 
+    @classmethod
+    def of(cls, parameters: Any) -> NoisyMaxLaw:
+        """Return the law that `parameters` (a NoisyMaxParameters) promise."""
+        noise = {"lnmax": "discrete_laplace", "exponential": "exponential"}.get(parameters.mechanism, "discrete_gaussian")
+        if parameters.mechanism != "confident_gnmax":
+            return cls(noise, float(parameters.scale), parameters.max_answers)
+        test = (parameters.threshold, float(parameters.threshold_scale))
+        return cls(noise, float(parameters.query_scale), parameters.max_answers, *test, parameters.num_queries)
+
     def chances(self, counts: Integers) -> Floats:
         """Return the probabilities (C + 1,) of each label and, last, of "unanswered", for one query's counts (C,)."""
-        labels = label_chances(counts, THRESHOLD_LAWS[self.noise](self.scale))
+        labels = self._label_chances(np.asarray(counts, dtype=np.int64))
         if self.test_threshold is None or self.test_scale is None:
             return np.append(labels, 0.0)
-        test = THRESHOLD_LAWS[self.noise](self.test_scale)
+        test = THRESHOLD_LAWS["discrete_gaussian"](self.test_scale)
         passed = float(test.mass[test.support >= self.test_threshold - int(counts.max())].sum())
         return np.append(passed * labels, 1 - passed)
+
+    def _label_chances(self, counts: Integers) -> Floats:
+        if self.reuse:
+            return np.eye(len(counts))[int(counts.argmax())]
+        if self.noise == "exponential":
+            weights = np.exp((counts - counts.max()) / self.scale)
+            return np.asarray(weights / weights.sum())
+        return label_chances(counts, THRESHOLD_LAWS[self.noise](self.scale))
 
 
 def label_chances(counts: Integers, law: IntegerLaw) -> Floats:
@@ -77,12 +99,29 @@ def session_outcomes(
     """Return what a session over `counts` (m, C) and over its neighbour `other_counts` can emit."""
     alive = [Outcomes(np.ones(1), np.ones(1))] + [_nothing() for _ in range(law.max_answers)]
     cache: dict[bytes, tuple[Floats, Floats]] = {}
-    for mine, theirs in zip(counts, other_counts, strict=True):
+    for mine, theirs in zip(counts[: law.max_asked], other_counts[: law.max_asked], strict=True):
         key = mine.tobytes() + theirs.tobytes()
         if key not in cache:
             cache[key] = (law.chances(mine), law.chances(theirs))
         alive = _asked(alive, *cache[key], width, largest)
     return _joined(alive)
+
+
+def session_law(law: NoisyMaxLaw, counts: Integers) -> dict[tuple[int, ...], float]:
+    """Return the probability of every transcript of a session over `counts` (m, C)."""
+    alive: dict[tuple[tuple[int, ...], int], float] = {((), 0): 1.0}
+    for asked, row in enumerate(counts):
+        chances = law.chances(row)
+        following: dict[tuple[tuple[int, ...], int], float] = {}
+        for (transcript, released), mass in alive.items():
+            if released == law.max_answers or asked == law.max_asked or transcript[-1:] == (HALTED,):
+                following[(*transcript, HALTED), released] = mass
+                continue
+            following[(*transcript, ABSTAIN), released] = mass * chances[-1]
+            for label, chance in enumerate(chances[:-1]):
+                following[(*transcript, label), released + 1] = mass * chance
+        alive = following
+    return {transcript: mass for (transcript, _), mass in alive.items() if mass > 0}
 
 
 def _asked(alive: Sequence[Outcomes], mine: Floats, theirs: Floats, width: float, largest: int) -> list[Outcomes]:

@@ -96,6 +96,14 @@ def all_split(num_queries: int, num_teachers: int = 11) -> NeighbourVotes:
     return NeighbourVotes("every query split", np.tile(row, (num_queries, 1)), np.tile(row[::-1], (num_queries, 1)))
 
 
+def contested(gap: int, num_queries: int) -> NeighbourVotes:
+    """Return queries of two classes whose gap, `gap` under D, is 2 smaller under D': one teacher changes sides every time."""
+    teachers = abs(gap) + 8
+    row = np.array([(teachers + gap) // 2, (teachers - gap) // 2], dtype=np.int64)
+    counts = np.tile(row, (num_queries, 1))
+    return NeighbourVotes(f"{num_queries} queries of gap {gap}", counts, counts + np.array([-1, 1]))
+
+
 def random_votes(
     generator: np.random.Generator, num_queries: int, num_teachers: int, num_classes: int, agreement: float = 0.8
 ) -> NeighbourVotes:

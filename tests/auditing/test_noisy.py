@@ -10,7 +10,7 @@ import pytest
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.auditing.laws import IntegerLaw
-from teacher_student.auditing.noisy import NoisyMaxLaw, label_chances, session_outcomes
+from teacher_student.auditing.noisy import NoisyMaxLaw, label_chances, session_law, session_outcomes
 
 
 @pytest.mark.parametrize("counts", [[3, 3, 2], [0, 4], [5], [1, 1, 1, 1], [2, 0, 3]])
@@ -23,29 +23,12 @@ def test_label_chances_equal_brute_force(counts):
     assert label_chances(np.array(counts), law) == pytest.approx(expected, abs=1e-14)
 
 
-def _walk(law, rows):
-    """Every session's transcript with its probability."""
-    found = {(): (1.0, 0)}
-    for row in rows:
-        chances = law.chances(np.array(row))
-        following = {}
-        for transcript, (mass, released) in found.items():
-            if released == law.max_answers:
-                following[(*transcript, -2)] = (mass, released)
-                continue
-            for label, chance in enumerate(chances):
-                silent = label == len(chances) - 1
-                following[(*transcript, -1 if silent else label)] = (mass * chance, released + (not silent))
-        found = following
-    return {transcript: mass for transcript, (mass, _) in found.items()}
-
-
 @pytest.mark.parametrize("test", [(None, None), (6, 2.0)], ids=["no test", "test"])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_sessions_equal_brute_force(test, epsilon):
     law = NoisyMaxLaw("discrete_gaussian", 1.5, 2, *test)
     rows, others = [[6, 3], [2, 7], [5, 4]], [[5, 4], [3, 6], [5, 3]]
-    one, two = _walk(law, rows), _walk(law, others)
+    one, two = session_law(law, np.array(rows)), session_law(law, np.array(others))
     direct = sum(max(0.0, mass - math.exp(epsilon) * two[key]) for key, mass in one.items())
     exact = session_outcomes(law, np.array(rows), np.array(others))
     assert exact.probability.sum() == pytest.approx(1, abs=1e-12)
