@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from teacher_student.arguments import positive_integer, positive_number, probability
-from teacher_student.auditing import checks
+from teacher_student.arguments import choice, positive_integer, positive_number, probability
 from teacher_student.auditing.agreement import compare_noise
-from teacher_student.auditing.checks import Row, Setting
+from teacher_student.auditing.checks import THRESHOLD_CHECKS, THRESHOLD_SESSIONS, Check, Row, Setting
+from teacher_student.auditing.noisy_checks import NOISY_CHECKS, NOISY_SESSIONS, noisy_claimed, noisy_twins
 from teacher_student.auditing.sampled import FALSE_ALARM, DrawnAhead
-from teacher_student.auditing.twins import claimed, threshold_twins
+from teacher_student.auditing.twins import CLAIMED, Subject, claimed, threshold_twins
 from teacher_student.mechanisms.noise import GeneratorNoise, SystemNoise
-from teacher_student.privacy import calibrate
+from teacher_student.privacy import MECHANISMS, NoisyMaxParameters, calibrate
 
 Progress = Callable[[int, int, str], None]
 """Called with sessions done, sessions in all, and what is being run."""
-
-CLAIMED = "claimed"
-
 
 @dataclasses.dataclass(frozen=True)
 class AuditReport:
@@ -129,31 +127,58 @@ def audit(
     positive_integer("cutoff", cutoff)
     positive_integer("trials", trials, minimum=100)
     probability("false_alarm", false_alarm)
-    queries = 20 * cutoff if num_queries is None else num_queries
-    parameters = calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=queries, **options)
-    subjects = [claimed(parameters), *(threshold_twins(parameters) if twins else [])]
-    counter = _Counter(progress, len(subjects) * checks.sessions_per_subject(trials))
+    choice("mechanism", mechanism, MECHANISMS)
+    parameters = calibrate(
+        mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, **_sizes(mechanism, cutoff, num_queries), **options
+    )
+    subjects, checks, sessions = _programme(parameters, twins)
+    counter = _Counter(progress, len(subjects) * sessions * trials)
     ahead = DrawnAhead(GeneratorNoise(np.random.default_rng(seed)))
     setting = Setting(epsilon, delta, trials, false_alarm, lambda: ahead, counter.add)
     rows = list(sampler_rows(parameters, trials, false_alarm))
     for subject in subjects:
         counter.name = subject.name
-        rows.extend(check(subject, setting) for check in checks.THRESHOLD_CHECKS)
+        rows.extend(check(subject, setting) for check in checks)
     return AuditReport(mechanism, parameters, epsilon, delta, trials, false_alarm, tuple(rows))
+
+
+def _sizes(mechanism: str, cutoff: int, num_queries: int | None) -> dict[str, Any]:
+    """Return small public sizes: noisy maxima answer `cutoff` queries, and the paper's constants want a number of queries."""
+    if mechanism.startswith("stability"):
+        return {"num_queries": 20 * cutoff if num_queries is None else num_queries}
+    queries = cutoff if num_queries is None else num_queries
+    return {"num_queries": queries, "threshold": 40} if mechanism == "confident_gnmax" else {"num_queries": queries}
+
+
+def _programme(parameters: Any, twins: bool) -> tuple[list[Subject], tuple[Check, ...], int]:
+    """Return who is audited, by which checks, and the sessions for each in units of the trials."""
+    if isinstance(parameters, NoisyMaxParameters):
+        broken = noisy_twins(parameters) if twins else []
+        return [noisy_claimed(parameters), *broken], NOISY_CHECKS, NOISY_SESSIONS
+    broken = threshold_twins(parameters) if twins else []
+    return [claimed(parameters), *broken], THRESHOLD_CHECKS, THRESHOLD_SESSIONS
 
 
 def sampler_rows(parameters: Any, draws: int, false_alarm: float) -> list[Row]:
     """Compare the exact samplers, at the scales in use, with their laws."""
     noise = SystemNoise()
     rows = []
-    for law, scale in (
-        (parameters.threshold_noise, parameters.threshold_scale),
-        (parameters.query_noise, parameters.query_scale),
-    ):
+    for law, scale in _samplers(parameters):
         result = compare_noise(noise.draw(law, scale, draws), law, float(scale), false_alarm)
         measured = f"p {result.p_value:.1e} ({result.cell})"
         rows.append(Row(CLAIMED, f"sampler, {law}", f"scale {float(scale):g}", measured, result.accepted))
     return rows
+
+
+def _samplers(parameters: Any) -> list[tuple[str, Fraction]]:
+    if isinstance(parameters, NoisyMaxParameters):
+        law = "discrete_gaussian" if "gnmax" in parameters.mechanism else "discrete_laplace"
+        names = (field.name for field in dataclasses.fields(parameters))
+        return [(law, getattr(parameters, name)) for name in names if name.endswith("scale")]
+    return [
+        (parameters.threshold_noise, parameters.threshold_scale),
+        (parameters.query_noise, parameters.query_scale),
+    ]
 
 
 class _Counter:

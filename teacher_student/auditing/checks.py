@@ -27,9 +27,9 @@ from teacher_student.arguments import Integers
 from teacher_student.auditing import agreement, functional
 from teacher_student.auditing.exact import ThresholdLaw, outcomes
 from teacher_student.auditing.pairs import NeighbourVotes, all_split, flipping
-from teacher_student.auditing.sampled import audit_pair, sessions
+from teacher_student.auditing.sampled import LowerBound, audit_pair, sessions
 from teacher_student.auditing.search import exact_epsilon, sampled_epsilon, worst_flips
-from teacher_student.auditing.twins import Subject
+from teacher_student.auditing.twins import CLAIMED, Subject
 from teacher_student.mechanisms.noise import Noise
 
 
@@ -67,25 +67,26 @@ class Setting:
 SHARES = (0.25, 0.5, 0.75)
 """Shares of the cutoff that the long sessions of `sampled_law` are expected to spend."""
 
+BOUND_SESSIONS = 2
+"""Sessions behind the bound on epsilon, in units of the trials: half choose the event, half judge it."""
+
 Check = Callable[[Subject, Setting], Row]
 
 
 def exact_distances(subject: Subject, setting: Setting) -> Row:
     """Divergence at the claimed epsilon on the worst flips found for what the subject does."""
-    assert subject.law is not None
-    found = worst_flips(subject.law, exact_epsilon(setting.delta), statistic=subject.statistic)
+    found = worst_flips(_law(subject), exact_epsilon(setting.delta), statistic=subject.statistic)
     bracket = found.outcomes.worst_divergence(setting.epsilon)
     guilty = bracket.lower > setting.delta
     measured = f"epsilon >= {found.score:.3f}, delta {bracket.lower if guilty else bracket.upper:.2e} ({found.votes.name})"
-    passed = not guilty and (subject.name != "claimed" or bracket.upper <= setting.delta)
+    passed = not guilty and (subject.name != CLAIMED or bracket.upper <= setting.delta)
     return Row(subject.name, "exact, distances", f"({setting.epsilon:g}, {setting.delta:g})", measured, passed)
 
 
 def exact_release(subject: Subject, setting: Setting) -> Row:
     """Divergence with every query split, against the release part that the parameters state."""
-    assert subject.law is not None
-    stated = float(subject.claimed.release_delta)
-    exact = outcomes(subject.law, all_split(subject.law.cutoff).seen(subject.statistic)).worst_divergence(setting.epsilon)
+    law, stated = _law(subject), float(subject.claimed.release_delta)
+    exact = outcomes(law, all_split(law.cutoff).seen(subject.statistic)).worst_divergence(setting.epsilon)
     passed = exact.upper <= stated * (1 + 1e-6) + 1e-12
     return Row(subject.name, "exact, release", f"delta {stated:.3e}", f"delta {exact.lower:.3e}", passed)
 
@@ -115,12 +116,12 @@ def batches(subject: Subject, setting: Setting) -> Row:
 
 def sampled_bound(subject: Subject, setting: Setting) -> Row:
     """Lower confidence bound on epsilon from sessions on the pair that promises most at this number of sessions."""
-    assert subject.law is not None
+    law, trials = _law(subject), BOUND_SESSIONS * setting.trials
     best = worst_flips(
-        subject.law,
-        sampled_epsilon(setting.delta, setting.trials // 2),
+        law,
+        sampled_epsilon(setting.delta, trials // 2),
         ups=(0, 5),
-        downs=(subject.law.cutoff,),
+        downs=(law.cutoff,),
         statistic=subject.statistic,
     )
     bound = audit_pair(
@@ -128,13 +129,17 @@ def sampled_bound(subject: Subject, setting: Setting) -> Row:
         best.votes,
         setting.noise(),
         delta=setting.delta,
-        trials=setting.trials,
+        trials=trials,
         error=setting.false_alarm,
         progress=setting.progress,
     )
-    passed = bound.epsilon <= setting.epsilon
+    return bound_row(subject, setting, bound)
+
+
+def bound_row(subject: Subject, setting: Setting, bound: LowerBound) -> Row:
+    """Return the row of a lower bound on epsilon."""
     seen = f"epsilon >= {bound.epsilon:.3f} (event {bound.hits} : {bound.other_hits} of {bound.trials})"
-    return Row(subject.name, "sampled epsilon", f"epsilon {setting.epsilon:g}", seen, passed)
+    return Row(subject.name, "sampled epsilon", f"epsilon {setting.epsilon:g}", seen, bound.epsilon <= setting.epsilon)
 
 
 def sampled_release(subject: Subject, setting: Setting) -> Row:
@@ -195,6 +200,11 @@ def _labels(subject: Subject, votes: NeighbourVotes, setting: Setting) -> Intege
     return sessions(subject, votes.counts, setting.trials, setting.noise(), setting.progress)
 
 
+def _law(subject: Subject) -> ThresholdLaw:
+    assert isinstance(subject.law, ThresholdLaw)
+    return subject.law
+
+
 def _functional(subject: Subject, check: str, claimed: str, verdict: functional.Verdict) -> Row:
     return Row(subject.name, check, claimed, verdict.seen, verdict.passed)
 
@@ -203,8 +213,5 @@ EXACT: tuple[Check, ...] = (exact_distances, exact_release)
 FUNCTIONAL: tuple[Check, ...] = (cutoff, draws, threshold_kept, batches)
 SAMPLED: tuple[Check, ...] = (threshold_noise, sampled_release, sampled_bound, sampled_law)
 THRESHOLD_CHECKS: tuple[Check, ...] = (*EXACT, *FUNCTIONAL, *SAMPLED)
-
-
-def sessions_per_subject(trials: int) -> int:
-    """Return how many sessions the sampling checks run on one subject."""
-    return trials * (1 + 1 + 2 + 1 + len(SHARES))
+THRESHOLD_SESSIONS = 1 + 1 + 2 * BOUND_SESSIONS + 1 + len(SHARES)
+"""Sessions that these checks run, in units of the trials."""

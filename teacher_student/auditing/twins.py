@@ -23,10 +23,14 @@ import numpy as np
 
 from teacher_student.arguments import Integers
 from teacher_student.auditing.exact import ThresholdLaw
+from teacher_student.auditing.noisy import NoisyMaxLaw
 from teacher_student.auditing.pairs import Statistic, halved_distance, printed_distance
 from teacher_student.mechanisms.interface import Mechanism, State, build_mechanism
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.privacy.parameters import Parameters, round_up
+
+CLAIMED = "claimed"
+"""Name of the subject that is the mechanism itself."""
 
 
 def _honest(noise: Noise) -> Noise:
@@ -38,7 +42,7 @@ class Subject:
     """What an audit looks at: a mechanism that runs, and the guarantee that it claims.
 
     Attributes:
-        name: for the table; "claimed" for the mechanism itself.
+        name: for the table; `CLAIMED` for the mechanism itself.
         mechanism: what is run.
         claimed: the parameters whose guarantee is claimed for it.
         law: what it does, as laws alone, for the exact check; None where there is no such description.
@@ -49,7 +53,7 @@ class Subject:
     name: str
     mechanism: Mechanism
     claimed: Any
-    law: ThresholdLaw | None = None
+    law: ThresholdLaw | NoisyMaxLaw | None = None
     statistic: Statistic = halved_distance
     tamper: Callable[[Noise], Noise] = _honest
 
@@ -60,9 +64,8 @@ class Subject:
 
 
 def claimed(parameters: Parameters) -> Subject:
-    """Return the mechanism as it is."""
-    law = ThresholdLaw.of(parameters) if hasattr(parameters, "threshold_noise") else None
-    return Subject("claimed", build_mechanism(parameters), parameters, law)
+    """Return the threshold mechanism as it is."""
+    return Subject(CLAIMED, build_mechanism(parameters), parameters, ThresholdLaw.of(parameters))
 
 
 class ReusedNoise(Noise):
@@ -123,7 +126,6 @@ def _redrawing(parameters: Any) -> Mechanism:
 def threshold_twins(parameters: Any) -> list[Subject]:
     """Return the broken twins of the threshold mechanism with these parameters, each claiming their guarantee."""
     true = claimed(parameters)
-    assert true.law is not None
     twins = [
         dataclasses.replace(
             true, name="sensitivity_two", mechanism=_SensitivityTwo(true.mechanism), statistic=printed_distance
@@ -138,14 +140,14 @@ def threshold_twins(parameters: Any) -> list[Subject]:
     reused = dataclasses.replace(
         true,
         name="query_noise_reused",
-        law=dataclasses.replace(true.law, reuse=True),
+        law=dataclasses.replace(ThresholdLaw.of(parameters), reuse=True),
         tamper=lambda noise: ReusedNoise(noise, parameters.query_noise, parameters.query_scale),
     )
     redrawn = dataclasses.replace(
         true,
         name="threshold_redrawn",
         mechanism=_redrawing(parameters),
-        law=dataclasses.replace(true.law, redraw=True),
+        law=dataclasses.replace(ThresholdLaw.of(parameters), redraw=True),
     )
     return [*twins, reused, redrawn]
 

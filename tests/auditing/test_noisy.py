@@ -9,8 +9,15 @@ import numpy as np
 import pytest
 
 from teacher_student.arguments import ArgumentError
+from teacher_student.auditing import audit
+from teacher_student.auditing.checks import Setting
 from teacher_student.auditing.laws import IntegerLaw
 from teacher_student.auditing.noisy import NoisyMaxLaw, label_chances, session_law, session_outcomes
+from teacher_student.auditing.noisy_checks import noisy_claimed, noisy_twins, sampled_answers_bound, worst_gap
+from teacher_student.auditing.pairs import random_votes
+from teacher_student.auditing.search import exact_epsilon
+from teacher_student.mechanisms import GeneratorNoise
+from teacher_student.privacy import calibrate
 
 
 @pytest.mark.parametrize("counts", [[3, 3, 2], [0, 4], [5], [1, 1, 1, 1], [2, 0, 3]])
@@ -40,3 +47,88 @@ def test_a_description_is_checked():
         NoisyMaxLaw("cauchy", 1.0, 2)
     with pytest.raises(ArgumentError, match="test_threshold and test_scale"):
         NoisyMaxLaw("discrete_gaussian", 1.0, 2, 5)
+
+
+MECHANISMS = ["gnmax", "confident_gnmax", "lnmax", "exponential"]
+
+
+def _calibrated(mechanism, epsilon, delta, answers):
+    options = {"threshold": 30} if mechanism == "confident_gnmax" else {}
+    return calibrate(mechanism, epsilon=epsilon, delta=delta, num_queries=answers, **options)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(("epsilon", "delta", "answers"), [(1.0, 1e-5, 3), (2.0, 1e-6, 1), (1.0, 1e-5, 12), (4.0, 1e-2, 2)])
+def test_divergence_on_contested_votes_is_within_the_claim(mechanism, epsilon, delta, answers):
+    parameters = _calibrated(mechanism, epsilon, delta, answers)
+    _, exact, score = worst_gap(NoisyMaxLaw.of(parameters), exact_epsilon(delta), answers)
+    assert score <= parameters.epsilon(delta) <= epsilon
+    assert exact.worst_divergence(epsilon).upper <= delta
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("seed", range(3))
+def test_random_neighbours_are_within_the_claim(mechanism, seed):
+    epsilon, delta = 2.0, 1e-4
+    law = NoisyMaxLaw.of(_calibrated(mechanism, epsilon, delta, 4))
+    votes = random_votes(np.random.default_rng(seed), 4, 40, 4, agreement=0.3)
+    assert session_outcomes(law, votes.counts, votes.other_counts).worst_divergence(epsilon).upper <= delta
+
+
+def test_the_exponential_mechanism_attains_its_claim():
+    """The accountant of its answers is exact: the worst pair comes within 1 % of the claimed epsilon."""
+    parameters = _calibrated("exponential", 1.0, 1e-5, 3)
+    assert worst_gap(NoisyMaxLaw.of(parameters), exact_epsilon(1e-5), 3)[2] > 0.98
+
+
+# The exponential mechanism draws until it may answer, so that one noise for all counts would never end: no such twin.
+REJECTED_BY = {
+    "gnmax": {
+        "noise_halved": {"exact, answers", "draws", "sampled law"},
+        "scale_0.7": {"exact, answers", "draws"},
+        "scale_1.3": {"draws"},
+        "one_answer_more": {"cap"},
+        "noise_reused": {"exact, answers", "draws", "sampled epsilon", "sampled law"},
+    },
+    "confident_gnmax": {
+        "noise_halved": {"draws"},
+        "scale_0.7": {"draws"},
+        "scale_1.3": {"draws"},
+        "test_noise_0.7": {"draws"},
+        "one_answer_more": {"cap"},
+        "noise_reused": {"exact, answers", "sampled epsilon", "sampled law"},
+    },
+    "lnmax": {
+        "noise_halved": {"exact, answers", "draws", "sampled law"},
+        "scale_0.7": {"exact, answers", "draws"},
+        "scale_1.3": {"draws"},
+        "one_answer_more": {"cap"},
+        "noise_reused": {"exact, answers", "draws", "sampled epsilon", "sampled law"},
+    },
+    "exponential": {
+        "noise_halved": {"exact, answers", "draws", "sampled law"},
+        "scale_0.7": {"exact, answers", "draws"},
+        "scale_1.3": {"draws"},
+        "one_answer_more": {"exact, answers", "cap"},
+    },
+}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_mechanism_passes_and_every_twin_is_rejected_by_these_checks(mechanism):
+    """Sampling checks: false alarm 1e-9 each; 300 sessions a side."""
+    report = audit(mechanism, epsilon=1.0, delta=1e-5, cutoff=3, trials=300, seed=2)
+    assert report.passed, str(report)
+    assert set(report.caught) == set(REJECTED_BY[mechanism])
+    for twin, by in REJECTED_BY[mechanism].items():
+        assert by <= set(report.caught[twin]), twin
+
+
+@pytest.mark.slow
+def test_sampled_bound_alone_rejects_too_little_noise():
+    """Clopper-Pearson at error 1e-9 on one answer of the exponential mechanism, which attains its epsilon."""
+    parameters = _calibrated("exponential", 2.0, 1e-5, 1)
+    setting = Setting(2.0, 1e-5, 10_000, 1e-9, lambda: GeneratorNoise(np.random.default_rng(0)))
+    halved = next(twin for twin in noisy_twins(parameters) if twin.name == "noise_halved")
+    assert sampled_answers_bound(noisy_claimed(parameters), setting).passed
+    assert not sampled_answers_bound(halved, setting).passed
