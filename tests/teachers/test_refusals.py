@@ -78,7 +78,7 @@ def test_records(arrays, message):
 
 
 def test_networks_and_decays():
-    with pytest.raises(ArgumentError, match="network must be a callable that returns an nn.Module"):
+    with pytest.raises(ArgumentError, match=r"network must be a callable that returns an nn\.Module"):
         train_teachers(*DATA, lambda: None, TrainingSettings(steps=1))
     with pytest.raises(ArgumentError, match="initial_bias must hold 3 numbers"):
         LogisticRegression(D, C, initial_bias=[1.0])
