@@ -120,6 +120,13 @@ def noise_power(law: str, scale: float, factor: float, trials: int, false_alarm:
     return power(at_most(true, edges), at_most(wrong, edges), trials, false_alarm)
 
 
+def stated_power(law: str, scale: float, trials: int, false_alarm: float = FALSE_ALARM) -> str:
+    """Return the scale, and with which probability 0.7 and 1.3 times as much would be rejected, for a table."""
+    least = min(noise_power(law, scale, factor, trials, false_alarm) for factor in (0.7, 1.3))
+    shown = "> 0.9999" if least > 0.9999 else f"{least:.3f}"
+    return f"scale {scale:g}; 30 % off is rejected with power {shown}"
+
+
 def compare_transcripts(labels: Integers, law: Mapping[Transcript, float], false_alarm: float = FALSE_ALARM) -> Agreement:
     """Compare sessions (trials, m) with the law of their transcripts; a transcript that the law excludes rejects at once."""
     keys, seen = np.unique(labels, axis=0, return_counts=True)

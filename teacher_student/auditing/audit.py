@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from teacher_student.arguments import choice, positive_integer, positive_number, probability
-from teacher_student.auditing.agreement import compare_noise
+from teacher_student.auditing.agreement import compare_noise, stated_power
 from teacher_student.auditing.checks import THRESHOLD_CHECKS, THRESHOLD_SESSIONS, Check, Row, Setting
 from teacher_student.auditing.noisy_checks import NOISY_CHECKS, NOISY_SESSIONS, noisy_claimed, noisy_twins
 from teacher_student.auditing.sampled import FALSE_ALARM, DrawnAhead
 from teacher_student.auditing.twins import CLAIMED, Subject, claimed, threshold_twins
-from teacher_student.mechanisms.noise import GeneratorNoise, SystemNoise
+from teacher_student.mechanisms.noise import GeneratorNoise, Noise, SystemNoise
 from teacher_student.privacy import MECHANISMS, NoisyMaxParameters, calibrate
 
 Progress = Callable[[int, int, str], None]
@@ -97,6 +97,7 @@ def audit(
     trials: int = 4000,
     false_alarm: float = FALSE_ALARM,
     twins: bool = True,
+    noise: Noise | None = None,
     seed: int | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -110,12 +111,13 @@ def audit(
         mechanism: a name of `teacher_student.privacy.MECHANISMS`.
         epsilon: the claim.
         delta: the claim.
-        cutoff: paid answers or non-answers; small, so that the exact sums and the samples see the whole session.
-        num_queries: for calibrations that need it; 20 cutoffs unless given.
+        cutoff: paid non-answers, or the answers of a noisy maximum; small, so that sums and samples see the whole session.
+        num_queries: for calibrations that need it; 20 cutoffs, and for a noisy maximum as many as the answers, unless given.
         trials: sessions per side for each check that samples.
         false_alarm: error of each check that samples.
         twins: also audit the broken twins.
-        seed: for the sessions' noise; from the operating system unless given.
+        noise: the sessions' noise in place of a generator, such as `SystemNoise()` (several times slower).
+        seed: for the generator; from the operating system unless given.
         progress: called as sessions are run.
         options: passed to `calibrate`.
 
@@ -128,14 +130,13 @@ def audit(
     positive_integer("trials", trials, minimum=100)
     probability("false_alarm", false_alarm)
     choice("mechanism", mechanism, MECHANISMS)
-    parameters = calibrate(
-        mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, **_sizes(mechanism, cutoff, num_queries), **options
-    )
+    sizes = {**_sizes(mechanism, cutoff, num_queries), **options}
+    parameters = calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, **sizes)
     subjects, checks, sessions = _programme(parameters, twins)
     counter = _Counter(progress, len(subjects) * sessions * trials)
-    ahead = DrawnAhead(GeneratorNoise(np.random.default_rng(seed)))
+    ahead = DrawnAhead(GeneratorNoise(np.random.default_rng(seed)) if noise is None else noise)
     setting = Setting(epsilon, delta, trials, false_alarm, lambda: ahead, counter.add)
-    rows = list(sampler_rows(parameters, trials, false_alarm))
+    rows = list(sampler_rows(parameters, 4 * trials, false_alarm))
     for subject in subjects:
         counter.name = subject.name
         rows.extend(check(subject, setting) for check in checks)
@@ -147,7 +148,8 @@ def _sizes(mechanism: str, cutoff: int, num_queries: int | None) -> dict[str, An
     if mechanism.startswith("stability"):
         return {"num_queries": 20 * cutoff if num_queries is None else num_queries}
     queries = cutoff if num_queries is None else num_queries
-    return {"num_queries": queries, "threshold": 40} if mechanism == "confident_gnmax" else {"num_queries": queries}
+    sizes = {"num_queries": queries, "max_answers": min(cutoff, queries)}
+    return {**sizes, "threshold": 40} if mechanism == "confident_gnmax" else sizes
 
 
 def _programme(parameters: Any, twins: bool) -> tuple[list[Subject], tuple[Check, ...], int]:
@@ -166,7 +168,8 @@ def sampler_rows(parameters: Any, draws: int, false_alarm: float) -> list[Row]:
     for law, scale in _samplers(parameters):
         result = compare_noise(noise.draw(law, scale, draws), law, float(scale), false_alarm)
         measured = f"p {result.p_value:.1e} ({result.cell})"
-        rows.append(Row(CLAIMED, f"sampler, {law}", f"scale {float(scale):g}", measured, result.accepted))
+        stated = stated_power(law, float(scale), draws, false_alarm)
+        rows.append(Row(CLAIMED, f"sampler, {law}", stated, measured, result.accepted))
     return rows
 
 

@@ -175,10 +175,12 @@ def threshold_noise(subject: Subject, setting: Setting) -> Row:
     drawn = [subject.mechanism.start(source).noisy_threshold for _ in range(4 * setting.trials)]
     noise = np.array(drawn, dtype=np.int64) - parameters.threshold
     scale = float(parameters.threshold_scale)
-    result = agreement.compare_noise(noise, parameters.threshold_noise, scale, setting.false_alarm)
+    law = parameters.threshold_noise
+    result = agreement.compare_noise(noise, law, scale, setting.false_alarm)
+    stated = agreement.stated_power(law, scale, len(noise), setting.false_alarm)
     if setting.progress is not None:
         setting.progress(setting.trials)
-    return Row(subject.name, "threshold noise", f"scale {scale:g}", f"p {result.p_value:.1e} ({result.cell})", result.accepted)
+    return Row(subject.name, "threshold noise", stated, f"p {result.p_value:.1e} ({result.cell})", result.accepted)
 
 
 def distance_for(law: ThresholdLaw, num_queries: int, share: float) -> int:

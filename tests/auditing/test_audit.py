@@ -1,0 +1,74 @@
+"""The audit as its callers see it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from teacher_student.arguments import ArgumentError
+from teacher_student.auditing import AuditReport, audit
+from teacher_student.auditing.checks import Row
+from teacher_student.mechanisms import SystemNoise
+from teacher_student.privacy import MECHANISMS
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_mechanism_can_be_audited_and_reports_progress(mechanism):
+    """Sampling checks: false alarm 1e-9 each."""
+    seen: list[tuple[int, int, str]] = []
+    report = audit(
+        mechanism, cutoff=2, trials=100, twins=False, seed=1, progress=lambda done, total, what: seen.append((done, total, what))
+    )
+    assert report.sound, str(report)
+    assert report.caught == {}
+    done, total, what = seen[-1]
+    assert done == total
+    assert what == "claimed"
+    assert [step[0] for step in seen] == sorted(step[0] for step in seen)
+    assert str(report).splitlines()[0].startswith(f"{mechanism} at epsilon 1, delta 1e-05")
+
+
+def test_sessions_may_use_the_exact_samplers():
+    assert audit("stability", cutoff=1, trials=100, twins=False, noise=SystemNoise()).sound
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_at_many_sessions_the_mechanism_passes_and_every_twin_is_caught(mechanism):
+    """Sampling checks: false alarm 1e-9 each; fresh entropy."""
+    report = audit(mechanism, trials=4000)
+    assert report.passed, str(report)
+
+
+def _report(*rows):
+    return AuditReport("stability", None, 1.0, 1e-5, 100, 1e-9, rows)
+
+
+def test_a_verdict_needs_soundness_and_power():
+    good, bad = Row("claimed", "exact, release", "a", "b", True), Row("claimed", "cutoff", "a", "b", False)
+    caught = Row("noise_halved", "draws", "a", "b", False)
+    missed = dataclasses.replace(caught, passed=True)
+    assert _report(good, caught).passed
+    assert "audit passed" in str(_report(good, caught))
+    assert not _report(good, bad, caught).passed
+    assert "REJECTED" in str(_report(good, bad, caught))
+    assert not _report(good, missed).passed
+    assert "MISSED" in str(_report(good, missed))
+    assert "audit NOT PASSED" in str(_report(good, missed))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epsilon": 0}, "epsilon must be a number above 0, got 0"),
+        ({"delta": 1.5}, "delta must lie strictly between 0 and 1, got 1.5"),
+        ({"cutoff": 0}, "cutoff must be a positive integer, got 0"),
+        ({"trials": 10}, "trials must be an integer of at least 100, got 10"),
+        ({"mechanism": "laplace"}, "mechanism must be one of"),
+        ({"bogus": 3}, "bogus is no option of stability"),
+    ],
+)
+def test_bad_arguments_give_one_clear_line(change, message):
+    with pytest.raises(ArgumentError, match=message):
+        audit(**{"mechanism": "stability", **change})
