@@ -62,6 +62,7 @@ before; the analysis allows any adaptive choice, and at most U abstentions.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -71,16 +72,17 @@ import numpy.typing as npt
 from teacher_student.arguments import ArgumentError, Floats, Integers, vote_counts
 from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.mechanisms import sparse_vector
-from teacher_student.mechanisms.interface import State
+from teacher_student.mechanisms.interface import Counts, State
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.mechanisms.soft_histogram import check_bins, histograms, split
 from teacher_student.mechanisms.stability import plurality, stable_answer
-from teacher_student.privacy import ThresholdParameters
+from teacher_student.privacy import StabilityPaper, ThresholdParameters
 
 Shard = TypeVar("Shard")
 Query = TypeVar("Query")
 
 _FIRST_STEP = 64
+_FIRST_BLOCK, _BLOCK = 1 << 10, 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,10 +100,14 @@ class SoftLabelRelease:
         return sparse_vector.start(self.parameters, noise)  # A_SL-Quer, line 1
 
     def halted(self, state: State) -> bool:
-        """Whether the unit budget is spent."""
-        return not state.paid < self.parameters.cutoff
+        """Whether the unit budget is spent, or all the queries asked that the calibration was made for."""
+        return not (state.paid < self.parameters.cutoff and state.asked < self._num_queries)
 
-    def answer_literally(self, counts: Integers, state: State, noise: Noise) -> tuple[Integers, State]:
+    @property
+    def _num_queries(self) -> float:
+        return self.parameters.num_queries if isinstance(self.parameters, StabilityPaper) else math.inf
+
+    def answer_literally(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
         """Answer the queries in order, line by line as the boxes have it.
 
         Args:
@@ -119,7 +125,7 @@ class SoftLabelRelease:
                 break
             flag = 0  # h_priv, line 2
             bin_, state = self._test(plain[query], state, noise)  # lines 3 to 5
-            if bin_ == ABSTAIN and not self.halted(state):
+            if bin_ == ABSTAIN and state.paid < self.parameters.cutoff:
                 flag = 1
                 bin_, state = self._test(shifted[query], state, noise)  # lines 7 to 10
             codes[query] = ABSTAIN if bin_ == ABSTAIN else int(num_bins[query]) ** 2 + 2 * bin_ + flag
@@ -138,16 +144,29 @@ class SoftLabelRelease:
             state = dataclasses.replace(state, paid=state.paid + 1, noisy_threshold=threshold)
         return answer, state
 
-    def answer(self, counts: Integers, state: State, noise: Noise) -> tuple[Integers, State]:
+    def answer(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
         """Do what `answer_literally` does on the same noise, with time per abstention and not per query.
+
+        Blocks of queries, small ones first, so that a session that halts early has drawn little noise in vain.
+        """
+        counts = vote_counts("counts", counts)
+        codes = np.full(len(counts), HALTED, dtype=np.int64)
+        start, size = 0, _FIRST_BLOCK
+        end = int(min(len(counts), max(0, self._num_queries - state.asked)))
+        while start < end and not self.halted(state):
+            rows = slice(start, min(start + size, end))
+            codes[rows], state = self._answer_block(counts[rows], state, noise)
+            start, size = start + size, min(4 * size, _BLOCK)
+        return codes, state
+
+    def _answer_block(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
+        """Answer a block of queries.
 
         One stream of query noise serves all tests in their order, drawn ahead: at most one value per query and one more per unit.
         Noise drawn for tests that did not take place is dropped, never used again.
         """
-        num_bins, plain, shifted = split(vote_counts("counts", counts))
+        num_bins, plain, shifted = split(counts)
         codes = np.full(len(plain), HALTED, dtype=np.int64)
-        if self.halted(state):
-            return codes, state
         (bins, distance), (shifted_bins, shifted_distance) = plurality(plain), plurality(shifted)
         remaining = self.parameters.cutoff - state.paid
         stream = sparse_vector.query_noise(self.parameters, len(codes) + min(len(codes), remaining), noise)
@@ -237,7 +256,9 @@ def _threshold_of(state: State) -> int:
 
 def _passed(distance: Integers, noise: Integers, threshold: int) -> int:
     """Return how many queries pass their first test before one fails; looks ever further ahead."""
-    start, step = 0, _FIRST_STEP
+    if distance[0] + noise[0] <= threshold:
+        return 0
+    start, step = 1, _FIRST_STEP
     while start < len(distance):
         window = slice(start, start + step)
         failed = np.flatnonzero(distance[window] + noise[window] <= threshold)

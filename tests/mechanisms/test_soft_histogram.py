@@ -56,6 +56,18 @@ def test_one_changed_score_moves_each_distance_by_at_most_one(scores, other, bin
             assert distance[0] == other_distance[0] == 0
 
 
+@given(st.lists(st.one_of(ANY_SCORE, st.floats(0, 1)), min_size=1, max_size=20), st.integers(3, 40), st.integers(0, 3))
+def test_histograms_are_what_the_bins_count(scores, bins, wider):
+    edges = [step / (2 * bins) for step in range(2 * bins + 1)]
+    near = [np.nextafter(edge, side) for edge in edges for side in (0, 1)]
+    values = np.array([scores + edges + near] * 2)
+    counts = histograms(values, np.array([bins, bins + wider]))[0]
+    widest = bins + wider
+    plain, shifted = plain_bin(values[0], np.array(bins)), shifted_bin(values[0], np.array(bins))
+    assert counts[1 : widest + 1].tolist() == np.bincount(plain[plain >= 0], minlength=widest).tolist()
+    assert counts[widest + 1 :].tolist() == np.bincount(shifted[shifted >= 0], minlength=widest - 1).tolist()
+
+
 def test_large_tables_are_counted_in_blocks():
     scores = np.random.default_rng(0).random((3000, 900))
     counts = histograms(scores, check_bins(5, 3000))

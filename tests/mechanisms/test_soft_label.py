@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from teacher_student import ABSTAIN, HALTED, ArgumentError
 from teacher_student.mechanisms import GeneratorNoise, RecordedNoise
+from teacher_student.mechanisms.interface import State
 from teacher_student.mechanisms.soft_histogram import check_bins, histograms, split
 from teacher_student.mechanisms.soft_label import SoftLabelRelease, scores_of, soft_label_queries
 from teacher_student.mechanisms.stability import plurality
-from teacher_student.privacy import Stability, StabilityRedraw, calibrate
+from teacher_student.privacy import Stability, StabilityRedraw, calibrate, calibrate_soft
 
 SCALE, QUERY_SCALE = Fraction(2), Fraction(3)
 
@@ -277,6 +278,27 @@ def test_twin_that_goes_on_at_the_budget_is_caught():
     assert paid == {SoftLabelRelease: 4, GoesOnAtTheBudget: 5}
 
 
+def test_printed_calibration_answers_no_more_queries_than_it_was_made_for():
+    printed = calibrate_soft("stability_paper", epsilon=8.0, delta=1e-5, cutoff=2, num_queries=3)
+    counts, noise = counts_of(np.full((5, 4000), 0.4)), GeneratorNoise(np.random.default_rng(0))
+    for form in ("answer", "answer_literally"):
+        release = SoftLabelRelease(printed)
+        codes, state = getattr(release, form)(counts, release.start(noise), noise)
+        assert (codes != HALTED).tolist() == [True] * 3 + [False] * 2
+        assert release.halted(state)
+
+
+def test_large_batches_are_answered_in_blocks():
+    generator = np.random.default_rng(0)
+    counts = counts_of(generator.beta(0.3, 0.3, size=(5000, 1)) + generator.normal(scale=0.03, size=(5000, 30)))
+    release, noise = SoftLabelRelease(parameters(10_000)), GeneratorNoise(generator)
+    codes, state = release.answer(counts, release.start(noise), noise)
+    _, shifted = scores_of(codes)
+    assert state.asked == 5000
+    assert state.paid == 2 * (codes == ABSTAIN).sum() + shifted.sum()
+    assert state.answered == (codes >= 0).sum()
+
+
 def test_paper_in_one_piece():
     shards = [[value] * 3 for value in [0.2] * 30 + [0.8] * 2]
     learner = lambda shard: lambda query: query * float(np.mean(shard))  # noqa: E731
@@ -295,7 +317,7 @@ def test_paper_in_one_piece():
 )
 def test_counts_must_be_two_histograms(counts, message):
     with pytest.raises(ArgumentError, match=message):
-        SoftLabelRelease(parameters()).answer(counts, None, None)
+        SoftLabelRelease(parameters()).answer(counts, State(noisy_threshold=0), RecordedNoise([]))
 
 
 def test_every_code_says_its_score():
