@@ -122,11 +122,12 @@ def choose_parameters(mechanism: str, request: Request, *, cutoff: int | None = 
         return _confident(request)
     if not issubclass(kind, ThresholdParameters):
         return _capped(mechanism, request)
-    if cutoff is None:
-        cutoff = _best_cutoff(mechanism, request, _grid(1, request.num_queries, 2.0))
-        ratio = _best_ratio(mechanism, request, cutoff)
-        cutoff = _best_cutoff(mechanism, request, _around(cutoff, request.num_queries), **ratio)
-    return request.calibrate(mechanism, cutoff=cutoff, **_best_ratio(mechanism, request, cutoff))
+    if cutoff is not None:
+        return request.calibrate(mechanism, cutoff=cutoff, **_best_ratio(mechanism, request, cutoff))
+    cutoff = _best_cutoff(mechanism, request, _grid(1, request.num_queries, 2.0))
+    ratio = _best_ratio(mechanism, request, cutoff)
+    cutoff = _best_cutoff(mechanism, request, _around(cutoff, request.num_queries), **ratio)
+    return request.calibrate(mechanism, cutoff=cutoff, **ratio)
 
 
 def choose_cutoff(

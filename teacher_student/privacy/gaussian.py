@@ -38,6 +38,7 @@ from fractions import Fraction
 
 import numpy as np
 from scipy import special
+from scipy.optimize import brentq
 
 _SLACK = 1e-11
 """Relative slack, upwards, for the last digits of double arithmetic."""
@@ -63,37 +64,55 @@ def compose_mu(*squares: float) -> float:
     return math.sqrt(math.fsum(squares))
 
 
-def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Return the smallest epsilon at which a mu-GDP mechanism is (epsilon, delta)-DP (Balle and Wang 2018)."""
-    if mu == 0:
-        return 0.0
-    if not math.isfinite(mu):
-        return math.inf
-    from dp_accounting import get_epsilon_gaussian
-
-    return float(get_epsilon_gaussian(1 / mu, delta)) * (1 + _SLACK)
-
-
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """Return the smallest delta at which a mu-GDP mechanism is (epsilon, delta)-DP (Balle and Wang 2018, theorem 8).
 
     >>> round(gaussian_delta(1.0, 0.0), 12) == round(math.erf(0.5 / math.sqrt(2)), 12)
     True
     """
-    if mu == 0:
-        return 0.0
+    return math.exp(_log_delta(mu, epsilon))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the smallest epsilon at which a mu-GDP mechanism is (epsilon, delta)-DP.
+
+    dp-accounting has the same function; its import alone takes longer than a thousand sessions, so it is the tests' oracle.
+
+    >>> gaussian_epsilon(1.0, gaussian_delta(1.0, 2.0))
+    2.0000000...
+    """
     if not math.isfinite(mu):
-        return 1.0
-    log_true = float(special.log_ndtr(mu / 2 - epsilon / mu))
-    log_false = epsilon + float(special.log_ndtr(-mu / 2 - epsilon / mu))
-    return 0.0 if log_false >= log_true else math.exp(log_true) * -math.expm1(log_false - log_true)
+        return math.inf
+    wanted, high = math.log(delta), 1.0
+    if _log_delta(mu, 0.0) <= wanted:
+        return 0.0
+    while _log_delta(mu, high) > wanted:
+        high *= 2
+    return float(brentq(lambda epsilon: _log_delta(mu, epsilon) - wanted, 0.0, high, xtol=1e-13)) * (1 + _SLACK) + 1e-12
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu whose mechanisms are all (epsilon, delta)-DP."""
-    from dp_accounting import get_sigma_gaussian
+    """Return the largest mu whose mechanisms are all (epsilon, delta)-DP.
 
-    return 1 / (float(get_sigma_gaussian(epsilon, delta)) * (1 + _SLACK))
+    >>> round(gaussian_mu(1.0, 1e-5), 6)
+    0.268051
+    """
+    wanted, low, high = math.log(delta), 1.0, 1.0
+    while _log_delta(low, epsilon) > wanted:
+        low /= 2
+    while _log_delta(high, epsilon) <= wanted:
+        high *= 2
+    return float(brentq(lambda mu: _log_delta(mu, epsilon) - wanted, low, high, xtol=1e-14)) * (1 - _SLACK)
+
+
+def _log_delta(mu: float, epsilon: float) -> float:
+    if mu == 0:
+        return -math.inf
+    if not math.isfinite(mu):
+        return 0.0
+    log_true = float(special.log_ndtr(mu / 2 - epsilon / mu))
+    log_false = epsilon + float(special.log_ndtr(-mu / 2 - epsilon / mu))
+    return -math.inf if log_false >= log_true else log_true + math.log(-math.expm1(log_false - log_true))
 
 
 def _mass_at_zero(scale: float) -> tuple[float, float]:
