@@ -112,7 +112,7 @@ def exact_answers(subject: Subject, setting: Setting) -> Row:
     bracket = exact.worst_divergence(setting.epsilon)
     guilty = bracket.lower > setting.delta
     passed = not guilty and (subject.name != CLAIMED or bracket.upper <= setting.delta)
-    measured = f"epsilon >= {epsilon:.3f}, delta {bracket.lower if guilty else bracket.upper:.2e} ({votes.name})"
+    measured = f"epsilon >= {epsilon:.3f}, delta {bracket} ({votes.name})"
     return Row(subject.name, "exact, answers", f"({setting.epsilon:g}, {setting.delta:g})", measured, passed)
 
 

@@ -29,6 +29,10 @@ class Bracket:
     lower: float
     upper: float
 
+    def __str__(self) -> str:
+        """Return the lower end, or that there is nothing above the rounding of double precision."""
+        return f"{self.lower:.2e}" if self.lower > 0 else f"< {max(1e-12, self.upper):.0e}"
+
 
 @dataclasses.dataclass(frozen=True)
 class Outcomes:
