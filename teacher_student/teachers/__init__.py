@@ -4,17 +4,59 @@
 public points, (points, num_teachers) int16 a block at a time, -1 where a teacher abstains.
 """
 
-from teacher_student.teachers.module import TeacherEnsemble
-from teacher_student.teachers.networks import MLP, LogisticRegression
-from teacher_student.teachers.settings import TrainingSettings
-from teacher_student.teachers.training import load_teachers, predict_votes, train_teachers
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from teacher_student.teachers.augment import ShiftAndFlip
+    from teacher_student.teachers.learners import LearnerEnsemble, train_learners
+    from teacher_student.teachers.module import TeacherEnsemble
+    from teacher_student.teachers.networks import MLP, LogisticRegression
+    from teacher_student.teachers.settings import TrainingSettings
+    from teacher_student.teachers.training import load_teachers, predict_votes, train_teachers
+    from teacher_student.teachers.vision import CNN, ResNet, group_normalized
+
+# Loaded when first used: worker processes of `train_learners` then start without torch.
+_HOMES = {
+    "CNN": "teacher_student.teachers.vision",
+    "LearnerEnsemble": "teacher_student.teachers.learners",
+    "LogisticRegression": "teacher_student.teachers.networks",
+    "MLP": "teacher_student.teachers.networks",
+    "ResNet": "teacher_student.teachers.vision",
+    "ShiftAndFlip": "teacher_student.teachers.augment",
+    "TeacherEnsemble": "teacher_student.teachers.module",
+    "TrainingSettings": "teacher_student.teachers.settings",
+    "group_normalized": "teacher_student.teachers.vision",
+    "load_teachers": "teacher_student.teachers.training",
+    "predict_votes": "teacher_student.teachers.training",
+    "train_learners": "teacher_student.teachers.learners",
+    "train_teachers": "teacher_student.teachers.training",
+}
 
 __all__ = [
+    "CNN",
     "MLP",
+    "LearnerEnsemble",
     "LogisticRegression",
+    "ResNet",
+    "ShiftAndFlip",
     "TeacherEnsemble",
     "TrainingSettings",
+    "group_normalized",
     "load_teachers",
     "predict_votes",
+    "train_learners",
     "train_teachers",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

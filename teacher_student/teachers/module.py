@@ -16,19 +16,21 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from teacher_student.arguments import ArgumentError
 from teacher_student.labels import ABSTAIN
 from teacher_student.teachers.chunk import ChunkTrainer, as_numbers, train_chunk
 from teacher_student.teachers.engines import Engine, Network, initial_stack
 from teacher_student.teachers.records import ChunkRecords, ShardedRecords
 from teacher_student.teachers.settings import TrainingSettings
 from teacher_student.teachers.store import TeacherStore
+from teacher_student.teachers.strategy import gathered_votes
 
 # Class scores are computed this many at a time, so that votes need the memory of a block and not of a block times a chunk.
 _SCORES_PER_PASS = 2**22
 
 
 class ChunkQueue:
-    """Feeds a trainer one chunk's records in each epoch."""
+    """Feeds a trainer one chunk's records in each epoch; a negative number stands for an epoch without work."""
 
     def __init__(self, records: ShardedRecords, numbers: Sequence[int], chunk: int, num_classes: int) -> None:
         self._records, self._numbers, self._chunk, self._num_classes = records, list(numbers), chunk, num_classes
@@ -37,9 +39,12 @@ class ChunkQueue:
     def __len__(self) -> int:
         return 1
 
-    def __iter__(self) -> Iterator[tuple[int, ChunkRecords]]:
+    def __iter__(self) -> Iterator[tuple[int, ChunkRecords | None]]:
         number = self._numbers[self._next]
         self._next += 1
+        if number < 0:
+            yield number, None
+            return
         last = min((number + 1) * self._chunk, self._records.num_teachers)
         yield number, self._records.chunk(number * self._chunk, last, self._num_classes)
 
@@ -112,9 +117,20 @@ class TeacherEnsemble(lightning.LightningModule):
         """None for Lightning: every chunk has its own, over the chunk's tensors."""
         return []
 
-    def training_step(self, batch: tuple[int, ChunkRecords], batch_idx: int) -> None:  # noqa: ARG002
+    def on_fit_start(self) -> None:
+        """Make sure that all ranks cut the teachers into the same chunks.
+
+        Raises:
+            ArgumentError: they do not, because their machines differ.
+        """
+        if (first := self.trainer.strategy.broadcast(self.chunk)) != self.chunk:
+            raise ArgumentError(f"chunk must be the same on every rank, got {first} and {self.chunk}; set it")
+
+    def training_step(self, batch: tuple[int, ChunkRecords | None], batch_idx: int) -> None:  # noqa: ARG002
         """Train one chunk from its start to its last step, and keep it."""
         number, records = batch
+        if records is None:
+            return
         shards = self.shards_of(number)
         decays = self.settings.decays(self.num_teachers)
         trainer = ChunkTrainer(self.engine, records, self.master_seed, [decays[shard] for shard in shards])
@@ -131,7 +147,7 @@ class TeacherEnsemble(lightning.LightningModule):
         for number in self.chunks_of_rank(self.global_rank if world_size > 1 else 0, world_size):
             shards = self.shards_of(number)
             votes[:, shards.start : shards.stop] = self._chunk_votes(number, batch)
-        return votes
+        return gathered_votes(votes, self.device)
 
     def _chunk_votes(self, number: int, points: Tensor) -> Tensor:
         trained = self.store.get(number)

@@ -56,6 +56,8 @@ class MemoryStore(TeacherStore):
 
     def get(self, number: int) -> TrainedChunk:
         """See `TeacherStore.get`."""
+        if number not in self._chunks:
+            raise ArgumentError("checkpoint_dir must be set to read teachers that another process trained")
         return self._chunks[number]
 
 

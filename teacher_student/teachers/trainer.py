@@ -14,6 +14,7 @@ from lightning.pytorch.callbacks import EarlyStopping, StochasticWeightAveraging
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.teachers.progress import Report, TeacherProgress
+from teacher_student.teachers.strategy import chosen_strategy
 
 # Options that would stop, scale or skip one teacher because of another: what is harmless, and what to use instead.
 _COUPLING: dict[str, tuple[tuple[object, ...], str]] = {
@@ -52,12 +53,13 @@ def build_trainer(
     for callback in callbacks:
         if isinstance(callback, EarlyStopping | StochasticWeightAveraging):
             raise ArgumentError(f"trainer.callbacks must not hold {type(callback).__name__}, which would couple teachers")
+    strategy = chosen_strategy(chosen)
     with quiet():
         return lightning.Trainer(
             max_epochs=1,
             logger=logger if logger is not None else False,
             callbacks=[*callbacks, TeacherProgress(report)],
-            **{**_DEFAULTS, **chosen},
+            **{**_DEFAULTS, **chosen, "strategy": strategy},
         )
 
 

@@ -69,26 +69,29 @@ def train_teachers(
     seed = arguments.positive_integer("master_seed", master_seed, minimum=0)
     store: TeacherStore = MemoryStore() if checkpoint_dir is None else FolderStore(checkpoint_dir)
     trainer = build_trainer(trainer_options, logger=logger, report=report)
-    ensemble = _build(network, settings, records, seed, device_of(trainer), store)
+    ensemble = _build(network, settings, records, seed, trainer, store)
     if isinstance(store, FolderStore):
         kept = store.begin(_manifest(ensemble, records))
         if (kept["engine"], kept["chunk"]) != (ensemble.engine.name, ensemble.chunk):
             settings = dataclasses.replace(settings, engine=kept["engine"], chunk=kept["chunk"])
-            ensemble = _build(network, settings, records, seed, device_of(trainer), store)
+            ensemble = _build(network, settings, records, seed, trainer, store)
     _fit(ensemble, records, trainer)
     return ensemble
 
 
 def _build(
-    network: Network, settings: TrainingSettings, records: ShardedRecords, seed: int, device: torch.device, store: TeacherStore
+    network: Network, settings: TrainingSettings, records: ShardedRecords, seed: int, trainer: Any, store: TeacherStore
 ) -> TeacherEnsemble:
     settings.decays(records.num_teachers)
+    device = device_of(trainer)
     record = torch.zeros(records.features.shape[1:], dtype=settings.dtype)
     example = torch.zeros((2, *record.shape), dtype=settings.dtype)
     num_classes = _num_classes(network, example)
     engine = build_engine(network, settings, example, device)
     rehearse(engine, record, device)
-    chunk = chunk_size(engine, settings, records.num_teachers, record, device)
+    chunk = chunk_size(
+        engine, settings, -(-records.num_teachers // (1 if device.type == "cpu" else trainer.world_size)), record, device
+    )
     return TeacherEnsemble(
         network,
         settings,
@@ -123,8 +126,11 @@ def _num_classes(network: Network, example: Tensor) -> int:
 
 
 def _fit(ensemble: TeacherEnsemble, records: ShardedRecords, trainer: Any) -> None:
-    mine = set(ensemble.chunks_of_rank(trainer.global_rank, trainer.world_size))
-    pending = sorted(mine - ensemble.store.finished())
+    """Train what is not finished. Several ranks take the same number of epochs, some of them without work."""
+    ranks, finished = trainer.world_size, ensemble.store.finished()
+    pending = [number for number in ensemble.chunks_of_rank(trainer.global_rank, ranks) if number not in finished]
+    if ranks > 1:
+        pending += [-1] * (-(-ensemble.num_chunks // ranks) - len(pending))
     if pending:
         trainer.fit_loop.max_epochs = len(pending)
         queue = ChunkQueue(records, pending, ensemble.chunk, ensemble.num_classes)

@@ -106,13 +106,14 @@ def _attributes(network: nn.Module) -> list[dict[str, int]]:
 def chunk_size(engine: Engine, settings: TrainingSettings, num_teachers: int, record: Tensor, device: torch.device) -> int:
     """Return the number of teachers in flight: a function of public constants and of the machine, kept in the manifest.
 
-    On a CPU parameters, gradients and momentum (3 tensors) and the batch, read and written, fill at most half the last-level
-    cache; beyond it cache misses eat the gain. On an accelerator at most a third of its memory is filled.
+    On a CPU parameters, gradients and momentum (3 tensors) and the batch, read and written, fill at most a quarter of the
+    last-level cache: beyond half of it cache misses eat the gain, and other processes want a share. On an accelerator at most a
+    third of its memory is filled.
 
     Args:
         engine: the engine; a sequential one has one teacher in flight.
         settings: public constants.
-        num_teachers: number of teachers.
+        num_teachers: most teachers in flight.
         record: one record.
         device: where the teachers are trained.
     """
@@ -124,9 +125,9 @@ def chunk_size(engine: Engine, settings: TrainingSettings, num_teachers: int, re
     parameters = sum(parameter.numel() for parameter in engine.network.parameters())
     batch = settings.batch_size * record.numel()
     if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return max(1, min(num_teachers, int(free / 3 / size / (6 * parameters + 20 * batch))))
-    return max(1, min(num_teachers, int(_last_level_cache() / 2 / size / (3 * parameters + 2 * batch))))
+        memory = torch.cuda.get_device_properties(device).total_memory
+        return max(1, min(num_teachers, int(memory / 3 / size / (6 * parameters + 20 * batch))))
+    return max(1, min(num_teachers, int(_last_level_cache() / 4 / size / (3 * parameters + 2 * batch))))
 
 
 def _last_level_cache() -> int:

@@ -1,0 +1,92 @@
+"""What a worker process does for one shard: build, fit, vote. It imports no torch, so that workers start quickly."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.labels import ABSTAIN
+
+Votes = npt.NDArray[np.int16]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Votes for one class: all that a shard of one class can teach."""
+
+    label: int
+
+    def predict(self, features: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the label for every row of `features`."""
+        return np.full(len(features), self.label, dtype=np.int64)
+
+
+def build_learner(learner: Any, seed: int) -> Any:
+    """Return a fresh learner with the teacher's seed."""
+    if hasattr(learner, "fit") and not isinstance(learner, type):
+        built = copy.deepcopy(learner)
+    else:
+        built = learner(seed=seed) if _takes_seed(learner) else learner()
+    if hasattr(built, "get_params"):
+        seeds = [name for name in built.get_params(deep=True) if name == "random_state" or name.endswith("__random_state")]
+        built.set_params(**dict.fromkeys(seeds, seed % 2**31))
+    return built
+
+
+def _takes_seed(learner: Callable[..., Any]) -> bool:
+    try:
+        return "seed" in inspect.signature(learner).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def fit_learner(learner: Any, features: npt.NDArray[Any], labels: npt.NDArray[np.int64], num_classes: int, seed: int) -> Any:
+    """Train on one shard; None if there is nothing to learn from, or if the learner fails."""
+    if not len(labels) or labels.min() < 0 or labels.max() >= num_classes:
+        return None
+    if labels.min() == labels.max():
+        return Constant(int(labels[0]))
+    try:
+        built = build_learner(learner, seed)
+        with warnings.catch_warnings(), _seeded(seed):
+            warnings.simplefilter("ignore")
+            built.fit(features, labels)
+    except Exception:  # noqa: BLE001  whatever a shard's records provoke, it must stay with that shard's teacher
+        return None
+    return built
+
+
+class _seeded:  # noqa: N801  reads as a statement
+    """Seeds NumPy's global generator for learners that use it, and puts it back: teachers may share a process."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def __enter__(self) -> None:
+        self._kept = np.random.get_state()  # noqa: NPY002
+        np.random.seed(self._seed % 2**32)  # noqa: NPY002
+
+    def __exit__(self, *_: object) -> None:
+        np.random.set_state(self._kept)  # noqa: NPY002
+
+
+def learner_votes(learner: Any, points: npt.NDArray[Any], num_classes: int) -> Votes:
+    """One teacher's votes (points,); all -1 if it fails."""
+    abstained = np.full(len(points), ABSTAIN, dtype=np.int16)
+    if learner is None:
+        return abstained
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            values = np.asarray(learner.predict(points)).reshape(len(points)).astype(np.float64)
+    except Exception:  # noqa: BLE001  a teacher that fails abstains
+        return abstained
+    valid = np.isfinite(values) & (values == np.round(values)) & (values >= 0) & (values < num_classes)
+    return np.where(valid, np.where(valid, values, 0).astype(np.int16), abstained)

@@ -1,0 +1,111 @@
+"""Any learner as a teacher: scikit-learn estimators, gradient boosting, XGBoost-like objects, a user's callable.
+
+A learner is anything with `fit(features, labels)` and `predict(features)`; one is built for every shard and sees that shard
+alone. A shard without records, and a learner that fails, abstain and stop nobody. A shard with one class needs no learner: its
+teacher votes for that class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from joblib import Parallel, delayed
+
+from teacher_student import arguments
+from teacher_student.arguments import ArgumentError
+from teacher_student.teachers.learner_jobs import Votes, build_learner, fit_learner, learner_votes
+from teacher_student.teachers.records import ShardedRecords
+from teacher_student.teachers.seeds import shard_seed
+
+_BLOCK = 16_384
+
+
+@dataclass(frozen=True)
+class LearnerEnsemble:
+    """Trained learners, one for each shard; None where a teacher abstains. Private.
+
+    Attributes:
+        learners: one for each shard.
+        num_classes: number of classes; a vote outside them abstains.
+        num_workers: processes.
+    """
+
+    learners: Sequence[Any]
+    num_classes: int
+    num_workers: int = 1
+
+    @property
+    def num_teachers(self) -> int:
+        """Number of shards."""
+        return len(self.learners)
+
+    def abstaining(self) -> npt.NDArray[np.bool_]:
+        """Return (num_teachers,) bool: teachers that never vote. Private."""
+        return np.array([learner is None for learner in self.learners])
+
+    def predict_votes(self, public_features: Any, *, block: int = _BLOCK) -> Iterator[Votes]:
+        """Yield votes (points in the block, num_teachers) int16, -1 where a teacher abstains."""
+        points = np.asarray(public_features)
+        size = arguments.positive_integer("block", block)
+        with Parallel(n_jobs=self.num_workers) as parallel:
+            for first in range(0, len(points), size):
+                part = points[first : first + size]
+                columns = parallel(delayed(learner_votes)(learner, part, self.num_classes) for learner in self.learners)
+                yield np.stack(columns, axis=1)
+
+
+def train_learners(
+    features: Any,
+    labels: Any,
+    order: Any,
+    offsets: Any,
+    learner: Any,
+    *,
+    num_classes: int,
+    master_seed: int = 0,
+    num_workers: int = 1,
+) -> LearnerEnsemble:
+    """Train one learner on each shard, in parallel over processes.
+
+    Args:
+        features: (n, ...), uint8 or floating point. Private.
+        labels: (n,) classes. Private.
+        order: (n,) record positions, shard after shard.
+        offsets: (num_teachers + 1,), rising from 0.
+        learner: a scikit-learn estimator (copied, never fitted itself), or a callable that builds a learner; a callable with an
+            argument named `seed` gets the teacher's seed, and a `random_state` parameter is set to it.
+        num_classes: number of classes, public.
+        master_seed: every teacher's seed is a keyed hash of it and the shard's index.
+        num_workers: processes; -1 for all cores. The result does not depend on it.
+
+    Raises:
+        ArgumentError: bad records, or an object that is no learner.
+    """
+    classes = arguments.positive_integer("num_classes", num_classes, minimum=2)
+    seed = arguments.positive_integer("master_seed", master_seed, minimum=0)
+    records = ShardedRecords.of(features, labels, order, offsets)
+    _check_learner(learner)
+    flat, classes_of, rows = records.features.numpy(), records.labels.numpy(), records.order.numpy()
+    bounds = records.offsets.tolist()
+    shards = ((rows[low:high], shard) for shard, (low, high) in enumerate(pairwise(bounds)))
+    jobs = (
+        delayed(fit_learner)(learner, flat[mine], classes_of[mine], classes, shard_seed(seed, shard, "learner"))
+        for mine, shard in shards
+    )
+    return LearnerEnsemble(Parallel(n_jobs=num_workers)(jobs), classes, num_workers)
+
+
+def _check_learner(learner: Any) -> None:
+    """Try to build one, without records."""
+    try:
+        built = build_learner(learner, 0)
+    except Exception as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ArgumentError(f"learner must build without records, but: {reason}") from error
+    if not (callable(getattr(built, "fit", None)) and callable(getattr(built, "predict", None))):
+        raise ArgumentError(f"learner must have, or build something with, fit and predict; got {type(built).__name__}")

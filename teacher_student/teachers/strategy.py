@@ -1,0 +1,52 @@
+"""Several devices or machines: teachers are split over ranks, and no parameter ever leaves its rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from torch import Tensor
+
+from teacher_student.arguments import ArgumentError
+
+
+class TeacherParallel(DDPStrategy):
+    """Lightning's distributed data parallel strategy, its launchers and process groups, without the gradient averaging.
+
+    The module is never wrapped, so no gradient, parameter or buffer is averaged or broadcast. The ranks meet to begin, to end
+    and to put their teachers' votes side by side.
+    """
+
+    def configure_ddp(self) -> None:
+        """Leave the module as it is."""
+
+
+def chosen_strategy(options: Mapping[str, Any]) -> Any:
+    """Return the strategy for a Trainer's options.
+
+    Raises:
+        ArgumentError: a strategy that would average or share parameters.
+    """
+    strategy = options.get("strategy", "auto")
+    if isinstance(strategy, TeacherParallel | SingleDeviceStrategy):
+        return strategy
+    if strategy not in ("auto", "ddp", None):
+        raise ArgumentError(f"trainer.strategy must be auto or ddp, got {strategy!r}: others would share teachers' parameters")
+    several = options.get("devices", 1) not in (1, "1", [0]) or options.get("num_nodes", 1) != 1
+    return TeacherParallel() if several or strategy == "ddp" else "auto"
+
+
+def gathered_votes(votes: Tensor, device: torch.device) -> Tensor:
+    """Put the ranks' votes side by side: every vote was cast on one rank, the others hold -1 there.
+
+    Args:
+        votes: (points, num_teachers) int16.
+        device: where the process group communicates.
+    """
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return votes
+    counted = votes.to(device, torch.int32) + 1
+    torch.distributed.all_reduce(counted)
+    return (counted - 1).to("cpu", torch.int16)
