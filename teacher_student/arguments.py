@@ -42,9 +42,15 @@ def positive_integer(name: str, value: object, *, minimum: int = 1, maximum: int
 
 def finite_number(name: str, value: object) -> float:
     """Return `value` as a finite float."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real) or not math.isfinite(float(value)):
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise ArgumentError(f"{name} must be a finite number, got {value!r}")
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer that no double holds
+        number = math.inf
+    if not math.isfinite(number):
+        raise ArgumentError(f"{name} must be a finite number, got {value!r}")
+    return number
 
 
 def positive_number(name: str, value: object) -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 
 _HOMES = {
-    "LabelSession": "session",
+    "Account": "ledger",
+    "LabelSession": "label_session",
+    "Ledger": "ledger",
     "Release": "release",
     "SoftLabelSession": "soft_label",
     "SoftRelease": "soft_release",
@@ -17,7 +19,9 @@ _HOMES = {
 }
 
 __all__ = [
+    "Account",
     "LabelSession",
+    "Ledger",
     "Release",
     "SoftLabelSession",
     "SoftRelease",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from teacher_student.aggregation.label_session import LabelSession, check_votes
+from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
-from teacher_student.aggregation.session import LabelSession, check_votes
 from teacher_student.aggregation.votes import check_predictions
 from teacher_student.arguments import positive_integer
 from teacher_student.mechanisms.noise import Noise
@@ -25,6 +26,7 @@ def label(
     state: str | os.PathLike[str] | None = None,
     noise: Noise | None = None,
     neighbours: str = "add_remove",
+    account: Account | None = None,
     **options: Any,
 ) -> Release:
     """Release private labels for queries on which disjointly trained teachers voted.
@@ -45,6 +47,7 @@ def label(
             labels that were given stay as they were. None for memory.
         noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
         neighbours: add_remove, replace_one or label_only.
+        account: the private data's account in a ledger; refused before any noise is drawn if it is exceeded.
         options: further options of the calibration, such as threshold_ratio.
 
     Returns:
@@ -74,6 +77,7 @@ def label(
         num_teachers=num_teachers,
         noise=noise,
         neighbours=neighbours,
+        account=account,
         **options,
     )
     session.ask(votes, None if state is None else range(len(votes)))

@@ -15,13 +15,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
 from teacher_student.aggregation.store import Entry, Store
-from teacher_student.aggregation.votes import Table, check_counts, check_predictions, count_votes
-from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer
-from teacher_student.mechanisms.interface import Mechanism, State, build_mechanism
+from teacher_student.aggregation.votes import Table
+from teacher_student.arguments import ArgumentError, Integers, choice
+from teacher_student.mechanisms.interface import Mechanism, State
 from teacher_student.mechanisms.noise import Noise, SystemNoise
-from teacher_student.privacy import NEIGHBOURS, Certificate, calibrate
+from teacher_student.privacy import NEIGHBOURS, Certificate
 from teacher_student.version import __version__
 
 NOT_COVERED = ("hyper-parameters tuned on the private data", "the evaluation set, where it is private")
@@ -38,6 +39,7 @@ class Session:
         state: the file that the state lives in, or None for memory.
         noise: None for the operating system's entropy; anything else makes the certificate say that it is not private.
         neighbours: the relation that the teachers were trained under: add_remove, replace_one or label_only.
+        account: the private data's account in a ledger; the session's whole cost is entered before any noise is drawn.
 
     Raises:
         ArgumentError: an argument is not valid, or the state file is not this session's.
@@ -53,11 +55,13 @@ class Session:
         state: str | os.PathLike[str] | None = None,
         noise: Noise | None = None,
         neighbours: str = "add_remove",
+        account: Account | None = None,
     ) -> None:
         self.mechanism = mechanism
         self._epsilon, self._delta, self._settings = epsilon, delta, dict(settings)
         self._noise = check_noise(noise)
         self._neighbours = choice("neighbours", neighbours, NEIGHBOURS)
+        self._account = check_account(account, self._noise)
         known = {"epsilon": epsilon, "delta": delta, "neighbours": neighbours, **settings, **mechanism.parameters.to_dict()}
         self._store = Store(state, known, self._start)
 
@@ -118,7 +122,15 @@ class Session:
     def __exit__(self, *failure: object) -> None:
         self.close()
 
-    def _start(self) -> tuple[Mapping[str, Any], bool]:
+    def _start(self, session: str) -> tuple[Mapping[str, Any], bool]:
+        if self._account:
+            self._account.pay(
+                session,
+                self.mechanism.parameters,
+                neighbours=self._neighbours,
+                epsilon=self._epsilon,
+                delta=self._delta,
+            )
         return self.mechanism.start(self._noise).to_dict(), self._noise.private
 
     def _answer(self, entry: Entry, counts: Table, names: Sequence[str] | None) -> Integers:
@@ -138,98 +150,10 @@ class Session:
             private=entry.private,
             neighbours=self._neighbours,
             used=used,
-            composition=(),
+            composition=self._account.composition(self._store.session) if self._account else (),
             not_covered=NOT_COVERED,
             versions=versions(),
         )
-
-
-class LabelSession(Session):
-    """Private labels for queries that arrive online, in batches, over days and restarts.
-
-    Args:
-        num_classes: size of the public label set.
-        epsilon: for all answers of the session together.
-        delta: likewise.
-        cutoff: paid non-answers before the session halts; None lets the planner choose it from public sizes.
-        mechanism: stability, stability_paper, stability_redraw, stability_laplace, gnmax, confident_gnmax, lnmax or exponential.
-        state: an SQLite file that keeps the session across restarts and processes, or None for memory. Reopened with the same
-            arguments, the session goes on under the same noisy threshold with what is left of its cutoff.
-        num_queries: most queries ever asked; some calibrations need it and answer no more than that.
-        num_teachers: how many vote; needed with cutoff=None, and checked against the votes where given.
-        noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
-        neighbours: add_remove, replace_one or label_only.
-        options: further options of the calibration, such as threshold_ratio.
-
-    >>> session = LabelSession(num_classes=2, epsilon=1.0, delta=1e-5, cutoff=50)
-    >>> session.answer(counts=[[1000, 0], [0, 1000]])
-    array([0, 1])
-    >>> session.remaining_cutoff, session.halted
-    (50, False)
-    """
-
-    def __init__(
-        self,
-        num_classes: int,
-        epsilon: float,
-        delta: float,
-        cutoff: int | None = 50,
-        mechanism: str = "stability",
-        *,
-        state: str | os.PathLike[str] | None = None,
-        num_queries: int | None = None,
-        num_teachers: int | None = None,
-        noise: Noise | None = None,
-        neighbours: str = "add_remove",
-        **options: Any,
-    ) -> None:
-        self._num_classes = positive_integer("num_classes", num_classes)
-        self._num_teachers = None if num_teachers is None else positive_integer("num_teachers", num_teachers)
-        if cutoff is None:
-            cutoff = planned_cutoff(mechanism, epsilon, delta, num_queries, num_teachers)
-        if num_teachers is not None and not str(mechanism).startswith("stability"):
-            options["num_teachers"] = self._num_teachers
-        parameters = calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
-        settings = {"num_classes": self._num_classes, "num_teachers": self._num_teachers}
-        super().__init__(
-            build_mechanism(parameters),
-            epsilon=float(epsilon),
-            delta=float(delta),
-            settings=settings,
-            state=state,
-            noise=noise,
-            neighbours=neighbours,
-        )
-
-    def answer(
-        self, predictions: object = None, *, counts: object = None, query_ids: Sequence[str | int] | None = None
-    ) -> Integers:
-        """Return a label for each query, in order.
-
-        Args:
-            predictions: shape (num_queries, num_teachers), class indices, -1 where a teacher abstains.
-            counts: instead of predictions: votes per class, shape (num_queries, num_classes).
-            query_ids: public names, one for each query. A query asked again under its name gets the label that it got.
-
-        Returns:
-            shape (num_queries,), int64: a class, `ABSTAIN` (paid for) or `HALTED` (the cutoff was spent; free).
-
-        Raises:
-            ArgumentError: bad votes; nothing was spent.
-        """
-        return self.ask(check_votes(predictions, counts, self._num_classes, self._num_teachers), query_ids)
-
-
-def check_votes(predictions: object, counts: object, num_classes: int, num_teachers: int | None) -> Table:
-    """Return checked vote counts from exactly one of `predictions` and `counts`."""
-    if (predictions is None) == (counts is None):
-        raise ArgumentError(f"predictions or counts must be given, got {'neither' if counts is None else 'both'}")
-    if counts is not None:
-        return check_counts(counts, num_classes, num_teachers=num_teachers)
-    table = check_predictions(predictions, num_classes)
-    if num_teachers is not None and table.shape[1] != num_teachers:
-        raise ArgumentError(f"predictions must have a column for each of num_teachers = {num_teachers}, got {table.shape[1]}")
-    return count_votes(table, num_classes)
 
 
 def check_noise(noise: object) -> Noise:
@@ -239,6 +163,15 @@ def check_noise(noise: object) -> Noise:
     if not isinstance(noise, Noise):
         raise ArgumentError(f"noise must be a Noise, or None for the operating system's entropy, got {noise!r}")
     return noise
+
+
+def check_account(account: object, noise: Noise) -> Account | None:
+    """Return `account`; one that is to be paid from needs noise whose cost is known."""
+    if account is not None and not isinstance(account, Account):
+        raise ArgumentError(f"account must be an account of a ledger, or None, got {account!r}")
+    if account is not None and not noise.private:
+        raise ArgumentError("noise must be the operating system's where an account is kept, got injected noise")
+    return account
 
 
 def check_query_ids(query_ids: object, num_queries: int) -> list[str] | None:
@@ -253,15 +186,6 @@ def check_query_ids(query_ids: object, num_queries: int) -> list[str] | None:
         if not isinstance(name, str | numbers.Integral) or isinstance(name, bool | np.bool_):
             raise ArgumentError(f"query_ids must be strings or integers, got {name!r}")
     return [str(name) for name in query_ids]
-
-
-def planned_cutoff(mechanism: str, epsilon: float, delta: float, num_queries: int | None, num_teachers: int | None) -> int:
-    """Return the cutoff that the planner chooses from public sizes alone."""
-    if num_queries is None or num_teachers is None:
-        raise ArgumentError("cutoff must be given where num_queries and num_teachers are not, got None")
-    from teacher_student.privacy.planner import choose_cutoff
-
-    return int(choose_cutoff(mechanism, num_teachers=num_teachers, num_queries=num_queries, epsilon=epsilon, delta=delta))
 
 
 @functools.cache

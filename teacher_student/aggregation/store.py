@@ -12,6 +12,7 @@ import dataclasses
 import json
 import os
 import sqlite3
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -33,7 +34,7 @@ _SCHEMA = (
 _STORED = np.dtype("<i8")
 _AT_A_TIME = 500
 
-Start = Callable[[], tuple[Mapping[str, Any], bool]]
+Start = Callable[[str], tuple[Mapping[str, Any], bool]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +113,8 @@ class Store:
     Args:
         path: the state file, made with mode 0600 (and a witness beside it) if there is none; None keeps the state in memory.
         settings: the session's public settings. An existing file must have been made with the same.
-        start: makes the first state, and says whether its noise was private; called once in the session's life.
+        start: makes the first state from the session's own name, and says whether its noise was private; called once in the
+            session's life (again only if it failed or was killed before the state was written).
 
     Raises:
         ArgumentError: the file is of another session or another program, was copied or rolled back, or cannot be used.
@@ -120,6 +122,7 @@ class Store:
 
     def __init__(self, path: str | os.PathLike[str] | None, settings: Mapping[str, Any], start: Start) -> None:
         self._witness = None if path is None else Witness(path)
+        self.session = str(uuid.uuid4()) if self._witness is None else self._witness.session
         self._database: Database = MemoryDatabase() if self._witness is None else self._witness.state_file
         text = json.dumps(dict(settings), sort_keys=True)
         with self._transaction() as connection:
@@ -127,7 +130,7 @@ class Store:
                 for statement in _SCHEMA:
                     connection.execute(statement)
                 connection.execute("INSERT INTO session VALUES (?)", [text])
-                state, private = start()
+                state, private = start(self.session)
                 before = Head(number=-1, state="", private=private, end=0, link=text)
                 _append(connection, before, state, np.empty(0, dtype=np.int64), private=private)
             _check(connection, settings)

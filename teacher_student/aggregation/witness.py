@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import uuid
 from pathlib import Path
 
 from teacher_student.aggregation.database import FileDatabase
@@ -27,6 +28,9 @@ class Witness:
     Args:
         path: the state file; made if neither it nor its witness exists.
 
+    Attributes:
+        session: a name that no other session has, written down before anything else of the session.
+
     Raises:
         ArgumentError: the state file has content but no witness, or is not the file that the witness knows.
     """
@@ -38,9 +42,12 @@ class Witness:
         self.state_file = FileDatabase("state", path)
         self._database = FileDatabase("state", beside)
         with self._database.transaction() as connection:
-            connection.execute("CREATE TABLE IF NOT EXISTS witness (inode TEXT NOT NULL, number INTEGER, link TEXT)")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS witness (session TEXT NOT NULL, inode TEXT NOT NULL, number INTEGER, link TEXT)"
+            )
             if not connection.execute("SELECT 1 FROM witness").fetchone():
-                connection.execute("INSERT INTO witness (inode) VALUES (?)", [self._inode()])
+                connection.execute("INSERT INTO witness (session, inode) VALUES (?, ?)", [str(uuid.uuid4()), self._inode()])
+            (self.session,) = connection.execute("SELECT session FROM witness").fetchone()
 
     def check(self, state: sqlite3.Connection) -> int | None:
         """Refuse a state file, open as `state`, that lacks the newest link handed out; return that link's number."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from teacher_student.arguments import ArgumentError, Integers, positive_integer
 from teacher_student.mechanisms.noise import Noise
+from teacher_student.privacy.noisy_max import NoisyMaxParameters
 from teacher_student.privacy.parameters import Parameters
 from teacher_student.privacy.threshold import ThresholdParameters
 
@@ -98,6 +99,8 @@ def build_mechanism(parameters: Parameters) -> Mechanism:
         from teacher_student.mechanisms.online_release import OnlineRelease
 
         return OnlineRelease(parameters)
-    from teacher_student.mechanisms.noisy_max import NoisyMax
+    if isinstance(parameters, NoisyMaxParameters):
+        from teacher_student.mechanisms.noisy_max import NoisyMax
 
-    return NoisyMax(parameters)
+        return NoisyMax(parameters)
+    raise ArgumentError(f"parameters must be those of a mechanism that answers vote counts, got {parameters!r}")

@@ -71,7 +71,7 @@ def test_a_seed_does_not_repeat_a_release() -> None:
 
 
 BAD = {
-    "epsilon": [0, -1, float("nan"), float("inf"), "1", None, True],
+    "epsilon": [0, -1, 10**400, float("nan"), float("inf"), "1", None, True],
     "delta": [0, 1, -1e-5, 2, float("nan"), "1e-5", None],
     "cutoff": [0, -3, 2.5, "50", True],
     "num_classes": [0, -2, 2.5, None, "2"],
@@ -166,3 +166,19 @@ def test_whatever_is_given_the_answer_is_a_release_or_the_documented_error(given
         assert "\n" not in str(error)  # noqa: PT017 - that it may succeed is the point
     else:
         assert (release.labels >= ts.HALTED).all()
+
+
+def test_the_planner_chooses_a_cutoff_from_public_sizes() -> None:
+    chosen = ts.label(counts=[[1000, 0]] * 50, num_teachers=1000, cutoff=None, **GOOD).certificate
+    assert 1 <= chosen.parameters.cutoff <= 50
+    assert chosen.verify() <= 1.0
+    with pytest.raises(ts.ArgumentError, match=r"^cutoff must be given where num_queries and num_teachers are not"):
+        ts.label(counts=[[1000, 0]], cutoff=None, noise=Untouched(), **GOOD)
+
+
+@pytest.mark.parametrize("mechanism", ["gnmax", "confident_gnmax", "lnmax", "exponential"])
+def test_the_mechanisms_of_the_field_answer_under_the_same_call(mechanism: str) -> None:
+    release = ts.label(counts=[[10**6, 0], [0, 10**6]], num_teachers=10**6, mechanism=mechanism, **GOOD)
+    assert release.labels.tolist() == [0, 1]
+    assert release.certificate.used["paid"] == 2
+    assert release.certificate.verify() <= 1.0

@@ -1,0 +1,141 @@
+"""`LabelSession`: class labels from votes, online."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from teacher_student.aggregation.ledger import Account
+from teacher_student.aggregation.session import Session
+from teacher_student.aggregation.votes import Table, check_counts, check_predictions, count_votes
+from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer
+from teacher_student.mechanisms.interface import build_mechanism
+from teacher_student.mechanisms.noise import Noise
+from teacher_student.privacy import NoisyMaxParameters, Parameters, calibrate
+from teacher_student.privacy.calibration import REGISTRY
+
+
+class LabelSession(Session):
+    """Private labels for queries that arrive online, in batches, over days and restarts.
+
+    Args:
+        num_classes: size of the public label set.
+        epsilon: for all answers of the session together.
+        delta: likewise.
+        cutoff: paid non-answers before the session halts; None lets the planner choose it from public sizes.
+        mechanism: stability, stability_paper, stability_redraw, stability_laplace, gnmax, confident_gnmax, lnmax or exponential.
+        state: an SQLite file that keeps the session across restarts and processes, or None for memory. Reopened with the same
+            arguments, the session goes on under the same noisy threshold with what is left of its cutoff.
+        num_queries: most queries ever asked; some calibrations need it and answer no more than that.
+        num_teachers: how many vote; needed with cutoff=None, and checked against the votes where given.
+        noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
+        neighbours: add_remove, replace_one or label_only.
+        account: the private data's account in a ledger (`Ledger.account`); refused before any noise is drawn if it is exceeded.
+        options: further options of the calibration, such as threshold_ratio.
+
+    >>> session = LabelSession(num_classes=2, epsilon=1.0, delta=1e-5, cutoff=50)
+    >>> session.answer(counts=[[1000, 0], [0, 1000]])
+    array([0, 1])
+    >>> session.remaining_cutoff, session.halted
+    (50, False)
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        epsilon: float,
+        delta: float,
+        cutoff: int | None = 50,
+        mechanism: str = "stability",
+        *,
+        state: str | os.PathLike[str] | None = None,
+        num_queries: int | None = None,
+        num_teachers: int | None = None,
+        noise: Noise | None = None,
+        neighbours: str = "add_remove",
+        account: Account | None = None,
+        **options: Any,
+    ) -> None:
+        self._num_classes = positive_integer("num_classes", num_classes)
+        self._num_teachers = None if num_teachers is None else positive_integer("num_teachers", num_teachers)
+        parameters = choose(
+            mechanism, epsilon, delta, cutoff, num_queries, num_teachers=self._num_teachers, num_classes=num_classes, **options
+        )
+        settings = {"num_classes": self._num_classes, "num_teachers": self._num_teachers}
+        super().__init__(
+            build_mechanism(parameters),
+            epsilon=float(epsilon),
+            delta=float(delta),
+            settings=settings,
+            state=state,
+            noise=noise,
+            neighbours=neighbours,
+            account=account,
+        )
+
+    def answer(
+        self, predictions: object = None, *, counts: object = None, query_ids: Sequence[str | int] | None = None
+    ) -> Integers:
+        """Return a label for each query, in order.
+
+        Args:
+            predictions: shape (num_queries, num_teachers), class indices, -1 where a teacher abstains.
+            counts: instead of predictions: votes per class, shape (num_queries, num_classes).
+            query_ids: public names, one for each query. A query asked again under its name gets the label that it got.
+
+        Returns:
+            shape (num_queries,), int64: a class, `ABSTAIN` (paid for) or `HALTED` (the cutoff was spent; free).
+
+        Raises:
+            ArgumentError: bad votes; nothing was spent.
+        """
+        return self.ask(check_votes(predictions, counts, self._num_classes, self._num_teachers), query_ids)
+
+
+def check_votes(predictions: object, counts: object, num_classes: int, num_teachers: int | None) -> Table:
+    """Return checked vote counts from exactly one of `predictions` and `counts`."""
+    if (predictions is None) == (counts is None):
+        raise ArgumentError(f"predictions or counts must be given, got {'neither' if counts is None else 'both'}")
+    if counts is not None:
+        return check_counts(counts, num_classes, num_teachers=num_teachers)
+    table = check_predictions(predictions, num_classes)
+    if num_teachers is not None and table.shape[1] != num_teachers:
+        raise ArgumentError(f"predictions must have a column for each of num_teachers = {num_teachers}, got {table.shape[1]}")
+    return count_votes(table, num_classes)
+
+
+def choose(
+    mechanism: str,
+    epsilon: float,
+    delta: float,
+    cutoff: int | None,
+    num_queries: int | None,
+    *,
+    num_teachers: int | None,
+    num_classes: int,
+    **options: Any,
+) -> Parameters:
+    """Return calibrated parameters; without a cutoff the planner chooses it, from public sizes alone."""
+    noisy_maximum = issubclass(REGISTRY[choice("mechanism", mechanism, REGISTRY)], NoisyMaxParameters)
+    if cutoff is None:
+        if num_queries is None or num_teachers is None:
+            raise ArgumentError("cutoff must be given where num_queries and num_teachers are not, got None")
+        from teacher_student.privacy.choosing import Request, choose_cutoff, choose_parameters
+
+        request = Request(
+            num_teachers=num_teachers, num_queries=num_queries, epsilon=epsilon, delta=delta, num_classes=max(2, num_classes)
+        )
+        if not options:
+            return choose_parameters(mechanism, request)
+        cutoff = choose_cutoff(
+            mechanism,
+            num_teachers=num_teachers,
+            num_queries=num_queries,
+            epsilon=epsilon,
+            delta=delta,
+            num_classes=request.num_classes,
+        )
+    if noisy_maximum and num_teachers is not None:
+        options["num_teachers"] = num_teachers
+    return calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
