@@ -18,7 +18,9 @@ from teacher_student.version import __version__
 
 if TYPE_CHECKING:
     from teacher_student.aggregation import LabelSession, Release, SoftLabelSession, SoftRelease, label, label_soft
+    from teacher_student.pipeline import load_student
     from teacher_student.privacy import Certificate
+    from teacher_student.privacy.planner import plan
 
 _HOMES = {
     "label": "teacher_student.aggregation",
@@ -28,6 +30,8 @@ _HOMES = {
     "SoftRelease": "teacher_student.aggregation",
     "label_soft": "teacher_student.aggregation",
     "Certificate": "teacher_student.privacy",
+    "load_student": "teacher_student.pipeline",
+    "plan": "teacher_student.privacy.planner",
 }
 
 __all__ = [
@@ -42,6 +46,8 @@ __all__ = [
     "__version__",
     "label",
     "label_soft",
+    "load_student",
+    "plan",
 ]
 
 

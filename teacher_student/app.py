@@ -11,7 +11,7 @@ from typing import Any
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -52,6 +52,8 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
 
 def _one_line(error: Exception, config_name: str, overrides: Sequence[str]) -> str:
     text = " ".join(str(error).split())
+    if isinstance(error, OverrideParseException):
+        return f"{error.override} is not an override: {text.split(' See ')[0]}"
     for override in overrides:
         key = override.split("=")[0].lstrip("+~")
         if key and (f"'{key}'" in text or f"'{override}'" in text):
@@ -109,20 +111,24 @@ def _check_overrides(arguments: Sequence[str]) -> None:
 
 
 def _run_one(config: DictConfig) -> float | None:
-    from teacher_student import pipeline
     from teacher_student.monitoring.console import Display
+    from teacher_student.pipeline import run as run_pipeline
 
     sweep = HydraConfig.get().mode == RunMode.MULTIRUN
     folder = Path(HydraConfig.get().runtime.output_dir if sweep else config.run_folder)
     try:
         settings = settings_from_config(config)
-        result = pipeline.run(settings, folder, Display(config.console))
+        result = run_pipeline(settings, folder, Display(config.console))
     except (ArgumentError, HydraException, OmegaConfBaseException) as error:
         _complain(error)
         if sweep:
             return None  # the other runs of the sweep go on
         sys.exit(2)
     return result.accuracy
+
+
+_WHERE_AND_HOW = ("run_folder", "console")
+"""Settings that change nothing about what a run computes; a resumed run may have others."""
 
 
 def settings_from_config(config: DictConfig) -> Any:
@@ -145,7 +151,7 @@ def settings_from_config(config: DictConfig) -> Any:
             trainer=dict(make(config.trainer)),
             tensorboard=config.logger.tensorboard,
             baselines=config.baselines,
-            config=OmegaConf.to_yaml(config, resolve=True),
+            config=OmegaConf.to_yaml({name: part for name, part in config.items() if name not in _WHERE_AND_HOW}, resolve=True),
         )
     except HydraException as error:
         raise ArgumentError(_root_cause(error)) from error
@@ -162,11 +168,11 @@ def _root_cause(error: BaseException) -> str:
 
 def label(arguments: Sequence[str]) -> int:
     """`teacher-student label`: private labels from a file of predictions or counts."""
-    from teacher_student import pipeline
+    from teacher_student.pipeline import label_file
 
     config = compose("label", arguments)
     mechanism = dict(config.mechanism)
-    release = pipeline.label_file(
+    release = label_file(
         predictions=config.predictions,
         counts=config.counts,
         num_classes=config.num_classes,
@@ -196,15 +202,41 @@ def plan(arguments: Sequence[str]) -> int:
 
 def verify(arguments: Sequence[str]) -> int:
     """`teacher-student verify`: exit 0 only if epsilon and delta recompute from the recorded parameters."""
-    from teacher_student import pipeline
+    from teacher_student.pipeline import verify_folder
 
     if len(arguments) != 1:
         raise ArgumentError(f"verify must be given one run or release folder, got {len(arguments)}")
-    print(pipeline.verify_folder(Path(arguments[0])))
+    print(verify_folder(Path(arguments[0])))
     return 0
 
 
-VERBS: dict[str, Callable[[Sequence[str]], int]] = {"run": run, "label": label, "plan": plan, "verify": verify}
+def audit(arguments: Sequence[str]) -> int:
+    """`teacher-student audit`: attack a mechanism and its broken twins; exit 0 only if every verdict is as it must be."""
+    from teacher_student.auditing import audit as run_audit
+    from teacher_student.monitoring.console import Display
+
+    config = compose("audit", arguments)
+    mechanism = dict(config.mechanism)
+    display = Display(config.console)
+    with display.stage("audit", 100) as advance:
+        report = run_audit(
+            mechanism.pop("name"),
+            **mechanism,
+            **config.privacy,
+            trials=config.trials,
+            progress=lambda done, total, what: advance(100 * done // total, what),
+        )
+    print(report)
+    return 0 if report.passed else 1
+
+
+VERBS: dict[str, Callable[[Sequence[str]], int]] = {
+    "run": run,
+    "label": label,
+    "plan": plan,
+    "audit": audit,
+    "verify": verify,
+}
 
 
 def main() -> None:

@@ -1,15 +1,41 @@
 """The composition root: the only room that knows every other.
 
-settings   what a run needs, checked before anything is written
-folder     private/ and release/
-stages     shards, teachers, votes, labels, student: each takes up where a killed run stopped
-run        the whole way, and the reports at its end
-files      label a file of predictions, verify a folder
+| module | what |
+|---|---|
+| settings | what a run needs, checked before anything is written |
+| folder | private/ and release/ |
+| stages | shards, teachers, votes, labels, student: each takes up where a killed run stopped |
+| runner | the whole way, and the reports at its end |
+| files | label a file of predictions, verify a folder |
+
+Names are loaded when first used: verifying a folder needs no torch.
 """
 
-from teacher_student.pipeline.files import label_file, verify_folder
-from teacher_student.pipeline.run import RunResult, run
-from teacher_student.pipeline.settings import PrivacySettings, RunSettings
-from teacher_student.pipeline.student_files import load_student
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from teacher_student.pipeline.files import label_file, verify_folder
+    from teacher_student.pipeline.runner import RunResult, run
+    from teacher_student.pipeline.settings import PrivacySettings, RunSettings
+    from teacher_student.pipeline.student_files import load_student
+
+_HOMES = {
+    "PrivacySettings": "settings",
+    "RunResult": "runner",
+    "RunSettings": "settings",
+    "label_file": "files",
+    "load_student": "student_files",
+    "run": "runner",
+    "verify_folder": "files",
+}
 
 __all__ = ["PrivacySettings", "RunResult", "RunSettings", "label_file", "load_student", "run", "verify_folder"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

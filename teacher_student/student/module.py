@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,7 +31,7 @@ class StudentSettings:
         unanswered: what a paid non-answer becomes, one of `targets.UNANSWERED`.
         epochs: passes over the points that it learns from.
         batch_size: points per step.
-        learning_rate: peak rate of AdamW under a one-cycle cosine schedule.
+        learning_rate: peak rate of AdamW, under a short warm-up and a cosine decay.
         weight_decay: decoupled weight decay.
         prior_precision: precision of a Gaussian prior on the weights (not the biases): the loss gains this times half the
             squared weights, divided by the number of targets. The right strength then does not depend on how many were answered.
@@ -117,14 +118,17 @@ class Student(L.LightningModule):
             self.average.update_parameters(self.network)
 
     def configure_optimizers(self) -> Any:
-        """AdamW under a one-cycle schedule; the norms of one network only, so nothing private can couple here."""
+        """AdamW under a warm-up and a cosine; the norms of one network only, so nothing private can couple here."""
         optimizer = torch.optim.AdamW(
             self.network.parameters(), lr=self.settings.learning_rate, weight_decay=self.settings.weight_decay
         )
-        schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, max_lr=self.settings.learning_rate, total_steps=self.total_steps, pct_start=0.1
-        )
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._share_of_rate)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _share_of_rate(self, step: int) -> float:
+        """A linear rise over the first tenth of the steps under a cosine that falls to 0."""
+        rise = max(1, self.total_steps // 10)
+        return min(1.0, (step + 1) / rise) * (1 + math.cos(math.pi * min(1.0, step / self.total_steps))) / 2
 
     @property
     def publishable(self) -> nn.Module:

@@ -21,6 +21,7 @@ from teacher_student.pipeline.folder import RunFolder, open_run
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.student_files import save_student
 from teacher_student.privacy import calibrate
+from teacher_student.privacy.planner import plan
 from teacher_student.student import Student, predict_probabilities
 from teacher_student.student.evaluation import confusion_matrix, evaluate
 
@@ -159,7 +160,7 @@ def _publish(
             metrics=metrics if public else {},
             majority=float(np.bincount(labels).max() / len(labels)) if public else None,
             confusion=confusion_matrix(probabilities, labels) if public else None,
-            comparison={},
+            comparison=_comparison(settings, len(release.labels), dataset.num_classes),
         ),
     )
 
@@ -176,6 +177,17 @@ def _public_settings(settings: RunSettings, release: Release) -> dict[str, Any]:
         "a paid non-answer is taught as": settings.student.unanswered,
         "seed of weights and splits": settings.seed,
     }
+
+
+def _comparison(settings: RunSettings, num_queries: int, num_classes: int) -> dict[str, dict[float, float]]:
+    table = plan(
+        num_teachers=settings.num_teachers,
+        num_queries=num_queries,
+        num_classes=num_classes,
+        epsilon=settings.privacy.epsilon,
+        delta=settings.privacy.delta,
+    ).table
+    return {row.mechanism: dict(row.expected_agreeing) for row in table}
 
 
 def _private_facts(name: str, counts: npt.NDArray[np.unsignedinteger], shards: Shards, figures: dict[str, float]) -> PrivateFacts:

@@ -1,0 +1,164 @@
+"""The whole way: a run's folder is as designed, resumes without new noise, and its student is what was published."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import shutil
+import stat
+
+import numpy as np
+import pytest
+import torch
+
+from teacher_student import ABSTAIN, HALTED, ArgumentError
+from teacher_student.app import compose, settings_from_config
+from teacher_student.pipeline import RunSettings, load_student, run, stages, verify_folder
+from teacher_student.student import predict_probabilities
+
+
+def settings(*overrides: str) -> RunSettings:
+    base = ["experiment=blobs", "data.num_private=3000", "data.num_public=400", "student.settings.epochs=20", "baselines=false"]
+    return settings_from_config(compose("run", [*base, *overrides]))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "one"
+    return run(settings("baselines=true"), path)
+
+
+def test_folder_is_as_designed(finished):
+    folder = finished.folder
+    assert stat.S_IMODE(folder.private.stat().st_mode) == 0o700
+    assert {path.name for path in folder.path.iterdir()} == {"private", "release", "config.yaml"}
+    published = {"labels.csv", "certificate.json", "student.safetensors", "student.yaml", "report.html", "tensorboard"}
+    assert {path.name for path in folder.release.iterdir()} == published
+    assert {"shards.json", "teachers", "votes", "session.sqlite", "report.html"} <= {
+        path.name for path in folder.private.iterdir()
+    }
+
+
+def test_labels_on_file_are_the_release_and_mostly_right(finished):
+    with (finished.folder.release / "labels.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [int(row["label"]) for row in rows] == finished.release.labels.tolist()
+    assert finished.release.answered.sum() > 100
+    assert finished.metrics["accuracy"] > 0.85
+    assert set(finished.release.labels.tolist()) <= {0, 1, 2, ABSTAIN, HALTED}
+
+
+def test_verify_recomputes_and_rejects_a_boast(finished, tmp_path):
+    assert "recomputed epsilon" in verify_folder(finished.folder.path)
+    assert "recomputed epsilon" in verify_folder(finished.folder.release)
+    boast = tmp_path / "release"
+    shutil.copytree(finished.folder.release, boast)
+    certificate = json.loads((boast / "certificate.json").read_text())
+    certificate["epsilon"] = 0.5
+    (boast / "certificate.json").write_text(json.dumps(certificate))
+    with pytest.raises(ArgumentError, match="epsilon must be at least"):
+        verify_folder(boast)
+    with pytest.raises(ArgumentError, match=r"certificate\.json"):
+        verify_folder(tmp_path / "nowhere")
+
+
+def test_published_student_is_the_trained_one(finished):
+    dataset = settings().data()
+    loaded = load_student(finished.folder.path)
+    ours = predict_probabilities(finished.student.publishable, dataset.student_evaluation_features)
+    theirs = predict_probabilities(loaded, dataset.student_evaluation_features)
+    assert np.array_equal(ours, theirs)
+
+
+def test_student_of_a_foreign_network_is_not_imported(finished, tmp_path):
+    release = tmp_path / "release"
+    shutil.copytree(finished.folder.release, release)
+    text = (release / "student.yaml").read_text().replace("network: LogisticRegression", "network: Sequence")
+    (release / "student.yaml").write_text(text)
+    with pytest.raises(ArgumentError, match="known network"):
+        load_student(release)
+
+
+def test_comparison_figures_stay_private(finished):
+    assert {"majority class", "non-private model", "student of noiseless labels"} == set(finished.private_figures)
+    public = (finished.folder.release / "report.html").read_text()
+    assert "non-private" not in public
+    assert "non-private model" in (finished.folder.private / "report.html").read_text()
+
+
+def test_finished_run_is_not_overwritten(finished):
+    before = (finished.folder.release / "labels.csv").read_bytes()
+    with pytest.raises(ArgumentError, match="which exists"):
+        run(settings("baselines=true"), finished.folder.path)
+    assert (finished.folder.release / "labels.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("stage", ["train", "collect_votes", "release_labels", "teach_student"])
+def test_killed_run_goes_on_and_answers_nothing_twice(stage, tmp_path, monkeypatch):
+    """After a kill at a stage's end the labels, once given, stay; the teachers and the student are the uninterrupted ones."""
+    path, whole = tmp_path / "run", getattr(stages, stage)
+    seen = {}
+
+    class KilledError(Exception):
+        pass
+
+    def kill(*arguments, **keywords):
+        seen["result"] = whole(*arguments, **keywords)
+        raise KilledError
+
+    monkeypatch.setattr(stages, stage, kill)
+    with pytest.raises(KilledError):
+        run(settings(), path)
+    monkeypatch.setattr(stages, stage, whole)
+    result = run(settings(), path)
+    if stage == "release_labels":
+        assert np.array_equal(seen["result"].labels, result.release.labels)
+    if stage == "teach_student":
+        for one, other in zip(seen["result"].publishable.parameters(), result.student.publishable.parameters(), strict=True):
+            assert torch.equal(one, other)
+    counts = np.load(path / "private" / "votes" / "counts.npy")
+    assert len(counts) == len(result.release.labels)
+
+
+def test_labels_cut_off_half_way_keep_their_answers(tmp_path, monkeypatch):
+    monkeypatch.setattr(stages, "QUERIES_PER_ANSWER", 150)
+    answered = []
+    original = stages.LabelSession.answer
+
+    def answer(self, *arguments, **keywords):
+        if len(answered) == 2:
+            raise KeyboardInterrupt
+        answered.append(original(self, *arguments, **keywords))
+        return answered[-1]
+
+    monkeypatch.setattr(stages.LabelSession, "answer", answer)
+    with pytest.raises(KeyboardInterrupt):
+        run(settings(), tmp_path / "run")
+    monkeypatch.setattr(stages.LabelSession, "answer", original)
+    result = run(settings(), tmp_path / "run")
+    assert np.array_equal(result.release.labels[:300], np.concatenate(answered))
+    assert (result.release.labels == ABSTAIN).sum() <= 10
+
+
+def test_refused_runs_write_nothing(tmp_path):
+    path = tmp_path / "run"
+    for overrides, message in (
+        (["teachers.number=4000"], "teachers.number"),
+        (["privacy.neighbours=add_remove"], "neighbours"),
+    ):
+        chosen = settings(*overrides)
+        if message == "neighbours":
+            dataset = dataclasses.replace(chosen.data(), private_ids=None, neighbours="replace_one")
+            chosen = dataclasses.replace(chosen, data=lambda dataset=dataset: dataset)
+        with pytest.raises(ArgumentError, match=message):
+            run(chosen, path)
+        assert not path.exists()
+
+
+def test_different_noise_same_everything_else(tmp_path):
+    """Two runs of one seed differ in shards and noise alone: neither is seeded by the experiment."""
+    one, two = (run(settings(), tmp_path / name) for name in ("one", "two"))
+    keys = [json.loads((result.folder.private / "shards.json").read_text())["key"] for result in (one, two)]
+    assert keys[0] != keys[1]
+    assert one.release.certificate.parameters == two.release.certificate.parameters

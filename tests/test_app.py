@@ -1,0 +1,114 @@
+"""The command line: help in ten lines, one line and exit code 2 for every slip, nothing half-written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from teacher_student.app import compose, conf_folder, dispatch, settings_from_config
+
+FAST = [
+    "experiment=blobs",
+    "data.num_private=1200",
+    "data.num_public=200",
+    "teachers.number=60",
+    "baselines=false",
+    "console=quiet",
+]
+
+
+def test_without_arguments_it_says_what_it_can_do(capsys):
+    assert dispatch([]) == 0
+    printed = capsys.readouterr().out
+    for verb in ("run", "label", "plan", "audit", "verify", "benchmark"):
+        assert f"  {verb}" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["fly"], "the verb must be one of"),
+        (["run", "privacy.epslon=1"], "did you mean privacy.epsilon?"),
+        (["run", "experiment=nowhere"], "nowhere"),
+        (["run", "privacy.epsilon=-1"], "privacy.epsilon must be a number above 0, got -1"),
+        (["run", "privacy.delta=2"], "privacy.delta must lie strictly between 0 and 1, got 2"),
+        (["run", "privacy.cutoff=0"], "privacy.cutoff must be a positive integer, got 0"),
+        (["run", "teachers.number=0"], "teachers.number must be a positive integer, got 0"),
+        (["run", "teachers.number=99999"], "teachers.number must be at most the number of records, got 99999"),
+        (["run", "student.settings.unanswered=guess"], "unanswered must be one of"),
+        (["run", "mechanism=magic"], "magic"),
+        (["run", "privacy.epsilon=[1"], "privacy.epsilon"),
+        (["run", "-m", "privacy.epsilon=1,2", "teachers.nmber=5"], "teachers.nmber"),
+        (["label"], "num_classes"),
+        (["label", "num_classes=2", "out=x"], "predictions or counts must name a file"),
+        (["label", "predictions=missing.npy", "num_classes=2", "out=x"], "missing.npy"),
+        (["verify", "nowhere"], "certificate.json"),
+        (["verify"], "verify must be given one"),
+        (["plan", "num_teachers=0"], "num_teachers must be a positive integer, got 0"),
+        (["audit", "mechanism=magic"], "magic"),
+    ],
+)
+def test_a_slip_is_one_line_and_exit_code_two(arguments, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = dispatch(arguments)
+    except SystemExit as stop:  # inside Hydra's job
+        code = stop.code
+    complaint = capsys.readouterr().err
+    assert code == 2, complaint
+    assert says in complaint
+    assert len(complaint.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_itself_ends_with_code_two(tmp_path):
+    command = [sys.executable, "-c", "from teacher_student.app import main; main()", "run", "privacy.epslon=1"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert (
+        done.stderr == "teacher-student: privacy.epslon is not a setting, got 'privacy.epslon=1'; did you mean privacy.epsilon?\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_and_its_verification(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert dispatch(["run", *FAST, "run_folder=here"]) == 0
+    assert dispatch(["verify", "here"]) == 0
+    assert "recomputed epsilon" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here"]
+
+
+def test_a_sweep_makes_a_folder_for_each_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert dispatch(["run", "-m", *FAST, "run_folder=sweep", "privacy.epsilon=1,3", "student.settings.epochs=2"]) == 0
+    assert {"0", "1"} <= {path.name for path in (tmp_path / "sweep").iterdir()}
+    for number in "01":
+        assert dispatch(["verify", f"sweep/{number}"]) == 0
+
+
+def test_label_writes_a_release_that_verifies(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    predictions = (np.random.default_rng(0).random((50, 400)) < 0.02).astype(np.int64)
+    np.save("votes.npy", predictions)
+    assert dispatch(["label", "predictions=votes.npy", "num_classes=2", "privacy.epsilon=1", "out=labels"]) == 0
+    assert dispatch(["verify", "labels"]) == 0
+    assert dispatch(["label", "predictions=votes.npy", "num_classes=2", "out=labels"]) == 2
+    assert "out must be a new folder" in capsys.readouterr().err
+
+
+def test_every_experiment_composes():
+    names = [path.stem for path in (conf_folder() / "experiment").glob("*.yaml")]
+    assert "adult" in names
+    for name in names:
+        settings_from_config(compose("run", [f"experiment={name}"]))
+
+
+def test_config_can_be_read_without_running(tmp_path):
+    command = [sys.executable, "-c", "import sys; from teacher_student.app import main; main()", "run", "--cfg", "job"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "privacy:" in done.stdout
+    assert list(tmp_path.iterdir()) == []
