@@ -63,8 +63,8 @@ class Plan:
     infeasible: Mapping[str, str]
 
     def best(self, share: float) -> PlanRow | None:
-        """Return the row with most agreeing answers at this share of unstable queries, or None if none expects even one."""
-        useful = [row for row in self.table if row.expected_agreeing[share] >= 1 and self._reachable(row)]
+        """Return the row with most agreeing answers at this share of unstable queries, or None if none can hope for one."""
+        useful = [row for row in self.table if row.expected_agreeing[share] >= 0.5 and self._reachable(row)]
         return max(useful, key=lambda row: row.expected_agreeing[share], default=None)
 
     @property
@@ -158,6 +158,8 @@ def plan(
         clear_share=clear_share,
         shares=tuple(shares),
     )
+    if cutoffs is not None:
+        cutoffs = [positive_integer("cutoffs", cutoff) for cutoff in cutoffs]
     rows, infeasible = [], {}
     for mechanism in REGISTRY if mechanisms is None else mechanisms:
         try:
@@ -174,7 +176,7 @@ def _rows(mechanism: str, request: Request, cutoffs: Sequence[int] | None) -> li
     cheapest = _cheapest(mechanism, request)
     wanted: Sequence[int | None] = [None]
     if cutoffs is not None and isinstance(cheapest, ThresholdParameters):
-        wanted = [positive_integer("cutoffs", cutoff) for cutoff in cutoffs]
+        wanted = cutoffs
     needed = request.smallest_gap(cheapest)
     return [_row(choose_parameters(mechanism, request, cutoff=cutoff), request, needed) for cutoff in wanted]
 

@@ -1,0 +1,66 @@
+"""Compositions of pure mechanisms: two ways to the same number, and the worst case reached by discrete Laplace noise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from teacher_student.privacy.pure import bounded_range_rdp, pure_delta, pure_epsilon, pure_rdp
+from teacher_student.privacy.redrawn import optimal_delta
+
+ORDERS = np.array([1.01, 1.5, 2.0, 5.0, 20.0, 100.0])
+
+
+@pytest.mark.parametrize(("loss", "count", "epsilon"), [(0.5, 1, 0.2), (0.1, 10, 0.3), (0.01, 2000, 1.0), (3.0, 4, 5.0)])
+def test_closed_form_is_the_sum(loss: float, count: int, epsilon: float) -> None:
+    """The other calibrations sum the terms of the composition theorem one by one."""
+    assert pure_delta(loss, count, epsilon) == pytest.approx(optimal_delta(loss, count, epsilon), rel=1e-7)
+
+
+def test_discrete_laplace_noise_moved_by_one_is_the_worst_case() -> None:
+    scale, count = 3.0, 4
+    support = np.arange(-120, 121)
+    here = np.exp(-np.abs(support) / scale) * math.tanh(0.5 / scale)
+    losses, mass = np.zeros(1), np.ones(1)
+    loss = (np.abs(support - 1) - np.abs(support)) / scale
+    assert np.allclose(np.abs(loss), 1 / scale)
+    for _ in range(count):
+        losses = np.add.outer(losses, [1 / scale, -1 / scale]).ravel()
+        mass = np.multiply.outer(mass, [here[loss > 0].sum(), here[loss < 0].sum()]).ravel()
+    for epsilon in (0.0, 0.4, 0.9, 1.3):
+        exact = float((mass * np.maximum(0, -np.expm1(epsilon - losses))).sum())
+        assert pure_delta(1 / scale, count, epsilon) == pytest.approx(exact, rel=1e-6)
+
+
+def test_epsilon_inverts_delta() -> None:
+    for count in (1, 7, 300, 10**7):
+        loss = 0.3 / math.sqrt(count)
+        epsilon = pure_epsilon(loss, count, 1e-5)
+        assert pure_delta(loss, count, epsilon) <= 1e-5
+        assert pure_delta(loss, count, epsilon * 0.999) > 1e-5
+    assert pure_epsilon(1e-6, 1, 1e-3) == 0.0
+    assert pure_delta(0.5, 3, 1.5) == 0.0
+
+
+@pytest.mark.parametrize("width", [0.01, 0.4, 3.0])
+def test_bounded_range_is_the_worst_of_two_points(width: float) -> None:
+    """Brute force over where the interval of the loss lies."""
+    t = np.linspace(0, width, 20_001)[1:-1]
+    weight = (math.exp(width) - np.exp(t)) / math.expm1(width)
+    for order in ORDERS:
+        moments = weight * np.exp((order - 1) * t) + (1 - weight) * np.exp((order - 1) * (t - width))
+        worst = math.log(moments.max()) / (order - 1)
+        found = float(bounded_range_rdp(width, 1, [order])[0])
+        assert worst <= found * (1 + 1e-9) + 1e-11
+        assert found <= worst * (1 + 1e-6) + 2e-11
+
+
+def test_bounded_range_is_below_randomised_response_and_above_nothing() -> None:
+    bounded, pure = bounded_range_rdp(0.2, 10, ORDERS), pure_rdp(0.2, 10, ORDERS)
+    assert (bounded > 0).all()
+    assert (bounded < pure).all()
+    assert (np.diff(bounded) > 0).all()
+    assert pure_rdp(0.2, 1, [1e6])[0] == pytest.approx(0.2, rel=1e-3)
+    assert pure_rdp(1000.0, 1, [2.0])[0] == pytest.approx(1000, rel=1e-3)
