@@ -12,6 +12,8 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from teacher_student.labels import ABSTAIN, HALTED
+
 INK, ACCENT, SECOND, SOFT = "#1f2933", "#0b6e99", "#d9822b", "#9fb3c8"
 _STYLE: Any = {
     "font.size": 9,
@@ -37,20 +39,22 @@ def _svg(draw: Callable[[Axes], None], *, width: float = 5.2, height: float = 2.
 
 
 def spend(labels: npt.NDArray[np.int64], cutoff: int | None) -> str:
-    """Paid non-answers and answers over the queries, from released labels: (num_queries,)."""
+    """Paid non-answers and answers over the queries until the session halted, from released labels: (num_queries,)."""
+    halted = np.flatnonzero(labels == HALTED)
+    labels = labels[: halted[0]] if len(halted) else labels
     asked = np.arange(1, len(labels) + 1)
 
     def draw(axes: Axes) -> None:
-        axes.plot(asked, np.cumsum(labels >= 0), color=ACCENT, label="answers")
-        axes.set(xlabel="queries asked", ylabel="answers")
-        axes.set_xlim(0, len(labels))
+        axes.plot(asked, np.cumsum(labels >= 0), color=ACCENT)
+        axes.set_xlabel("queries asked" + (" until the session halted" if len(halted) else ""))
+        axes.set_ylabel("answers", color=ACCENT)
+        axes.set_ylim(bottom=0)
         right = axes.twinx()
-        right.plot(asked, np.cumsum(labels == -1), color=SECOND, label="paid non-answers")
+        right.plot(asked, np.cumsum(labels == ABSTAIN), color=SECOND)
         right.set_ylabel("paid non-answers", color=SECOND)
         right.set_ylim(bottom=0)
         if cutoff is not None:
             right.axhline(cutoff, color=SECOND, linestyle=":", linewidth=1)
-        axes.set_ylim(bottom=0)
 
     return _svg(draw)
 
@@ -90,7 +94,7 @@ def confusion(matrix: npt.NDArray[np.int64], names: Sequence[str]) -> str:
         for (row, column), share in np.ndenumerate(shares):
             axes.text(column, row, f"{share:.0%}", ha="center", va="center", color="white" if share > 0.5 else INK, fontsize=8)
 
-    return _svg(draw, width=max(3.2, 0.45 * len(names) + 1.6), height=max(2.6, 0.4 * len(names) + 1.2))
+    return _svg(draw, height=max(2.8, 0.4 * len(names) + 1.2))
 
 
 def histogram(values: npt.NDArray[np.number], xlabel: str, *, lines: Mapping[str, float] | None = None) -> str:
@@ -115,6 +119,6 @@ def comparison(rows: Mapping[str, Mapping[float, float]], xlabel: str, ylabel: s
             axes.plot(list(points), list(points.values()), marker="o", markersize=3, label=name)
         axes.set(xlabel=xlabel, ylabel=ylabel, xscale="log")
         axes.set_ylim(bottom=0)
-        axes.legend(frameon=False, fontsize=7)
+        axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
     return _svg(draw)

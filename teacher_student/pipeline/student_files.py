@@ -43,6 +43,7 @@ def save_student(
     state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
     partial = release_folder / (WEIGHTS + ".partial")
     save_file(state, partial)
+    partial.chmod(0o644)  # to be published, unlike what safetensors makes
     partial.replace(release_folder / WEIGHTS)
     write_atomically(release_folder / DESCRIPTION, yaml.safe_dump(description, sort_keys=False))
 
