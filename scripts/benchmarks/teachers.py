@@ -1,0 +1,117 @@
+"""Teachers per second, votes per second, and growth in the number of teachers."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from benchmarks.baselines import BASELINES
+from benchmarks.timing import interleaved, product, ratio
+from teacher_student.teachers import CNN, MLP, LogisticRegression, ResNet, TrainingSettings, predict_votes, train_teachers
+
+RECORDS = 60_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of teacher. `flops` are those of one record's forward pass, 0 where they are not counted."""
+
+    network: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    classes: int
+    settings: TrainingSettings
+    flops: int = 0
+
+
+SGD = TrainingSettings(learning_rate=0.01, steps=150)
+CASES = {
+    "logistic-784-sgd": Case(partial(LogisticRegression, 784, 10), (784,), 10, SGD, 2 * 7840),
+    "logistic-105-adam": Case(partial(LogisticRegression, 105, 2), (105,), 2, replace(SGD, optimizer="adam"), 2 * 210),
+    "mlp-784-128": Case(partial(MLP, 784, 10, (128,)), (784,), 10, SGD, 2 * (784 * 128 + 1280)),
+    "cnn-mnist": Case(partial(CNN, (1, 28, 28), 10), (1, 28, 28), 10, replace(SGD, steps=8)),
+    "resnet8-32": Case(partial(ResNet, (3, 32, 32), 10), (3, 32, 32), 10, replace(SGD, steps=8)),
+}
+
+
+def made(case: Case, teachers: int, k: int) -> tuple[Any, ...]:
+    """Records of `teachers` shards as large as those of `k` teachers on all records."""
+    size = RECORDS // k
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((teachers * size, *case.shape), dtype=np.float32)
+    labels = generator.integers(0, case.classes, len(features))
+    return features, labels, generator.permutation(len(labels)), np.arange(teachers + 1) * size
+
+
+def contenders(case: Case, k: int) -> Iterator[tuple[str, Callable[[], float]]]:
+    """Name every way of training; each call returns how many teachers it has trained."""
+    probe = train_teachers(*made(case, 1, k), case.network, replace(case.settings, steps=1))
+    sequential = probe.engine.name == "sequential"
+    settings = case.settings
+    teachers = min(k, 3 if sequential else 120)
+    data = made(case, teachers, k)
+
+    def ours() -> float:
+        train_teachers(*data, case.network, settings)
+        return teachers
+
+    yield "ours", ours
+    size = RECORDS // k
+    features, labels = torch.from_numpy(data[0][:size]), torch.from_numpy(data[1][:size])
+
+    def alone(train: Callable[..., None]) -> float:
+        train(case.network, features, labels, settings)
+        return 1.0
+
+    for name, train in BASELINES.items():
+        yield name, partial(alone, train)
+    yield "product", product()
+
+
+def compare(name: str, k: int, samples: int, clock: str) -> dict[str, Any]:
+    """Return one row: ours against the four baselines."""
+    case = CASES[name]
+    seconds = interleaved(dict(contenders(case, k)), samples, clock)
+    row: dict[str, Any] = {"network": name, "num_teachers": k, "teachers_per_second": 1 / statistics.median(seconds["ours"])}
+    row |= {f"times_{baseline}": ratio(seconds[baseline], seconds["ours"]) for baseline in BASELINES}
+    work = 3 * case.flops * case.settings.batch_size * case.settings.steps
+    row["product_share"] = work * ratio(seconds["product"], seconds["ours"]) if work else None
+    return row
+
+
+def votes(samples: int, clock: str) -> dict[str, Any]:
+    """Votes per second of 250 MLPs on 2,000 points, against each teacher by itself."""
+    case = CASES["mlp-784-128"]
+    ensemble = train_teachers(*made(case, 250, 250), case.network, replace(case.settings, steps=1))
+    points = np.random.default_rng(1).standard_normal((2_000, 784), dtype=np.float32)
+    modules = [ensemble.teacher(j) for j in range(ensemble.num_teachers)]
+
+    def ours() -> float:
+        return float(sum(block.size for block in predict_votes(ensemble, points)))
+
+    @torch.no_grad()
+    def loop() -> float:
+        return float(sum(len(module(torch.from_numpy(points)).argmax(1)) for module in modules))
+
+    seconds = interleaved({"ours": ours, "loop": loop}, samples, clock)
+    return {"votes_per_second": 1 / statistics.median(seconds["ours"]), "times_loop": ratio(seconds["loop"], seconds["ours"])}
+
+
+def growth(samples: int, clock: str) -> list[dict[str, Any]]:
+    """Milliseconds per teacher as k grows on the same 60,000 records; linear growth keeps them level."""
+    case = CASES["logistic-105-adam"]
+    data = {k: made(case, k, k) for k in (100, 1_000, 10_000)}
+    settings = replace(case.settings, steps=50)
+
+    def train(k: int) -> float:
+        train_teachers(*data[k], case.network, settings)
+        return float(k)
+
+    seconds = interleaved({str(k): partial(train, k) for k in data}, samples, clock)
+    return [{"num_teachers": int(k), "ms_per_teacher": 1e3 * statistics.median(values)} for k, values in seconds.items()]
