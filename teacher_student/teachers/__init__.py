@@ -1,7 +1,8 @@
 """Teachers: many networks, each trained on its own shard alone, stacked and trained together by one LightningModule.
 
 `train_teachers` takes private records and their shards and returns a `TeacherEnsemble`; `predict_votes` yields its votes on
-public points, (points, num_teachers) int16 a block at a time, -1 where a teacher abstains.
+public points, (points, num_teachers) int16 a block at a time, -1 where a teacher abstains. `predict_scores` yields their
+probabilities instead, for soft labels.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from teacher_student.teachers.learners import LearnerEnsemble, train_learners
     from teacher_student.teachers.module import TeacherEnsemble
     from teacher_student.teachers.networks import MLP, LogisticRegression
+    from teacher_student.teachers.scores import predict_scores
     from teacher_student.teachers.settings import TrainingSettings
     from teacher_student.teachers.training import load_teachers, predict_votes, train_teachers
     from teacher_student.teachers.vision import CNN, ResNet, group_normalized
@@ -30,6 +32,7 @@ _HOMES = {
     "TrainingSettings": "teacher_student.teachers.settings",
     "group_normalized": "teacher_student.teachers.vision",
     "load_teachers": "teacher_student.teachers.training",
+    "predict_scores": "teacher_student.teachers.scores",
     "predict_votes": "teacher_student.teachers.training",
     "train_learners": "teacher_student.teachers.learners",
     "train_teachers": "teacher_student.teachers.training",
@@ -46,6 +49,7 @@ __all__ = [
     "TrainingSettings",
     "group_normalized",
     "load_teachers",
+    "predict_scores",
     "predict_votes",
     "train_learners",
     "train_teachers",

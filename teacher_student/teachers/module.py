@@ -18,7 +18,7 @@ from torch import Tensor
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.labels import ABSTAIN
-from teacher_student.teachers.chunk import ChunkTrainer, as_numbers, train_chunk
+from teacher_student.teachers.chunk import ChunkTrainer, TrainedChunk, as_numbers, train_chunk
 from teacher_student.teachers.engines import Engine, Network, initial_stack
 from teacher_student.teachers.records import ChunkRecords, ShardedRecords
 from teacher_student.teachers.settings import TrainingSettings
@@ -150,17 +150,18 @@ class TeacherEnsemble(lightning.LightningModule):
         return gathered_votes(votes, self.device)
 
     def _chunk_votes(self, number: int, points: Tensor) -> Tensor:
-        trained = self.store.get(number)
-        stack = {name: tensor.to(points.device) for name, tensor in trained.stack.items()}
-        widest = max(tensor[0].numel() // max(1, tensor[0].shape[-1]) for tensor in stack.values() if tensor[0].ndim)
-        passes = max(1, _SCORES_PER_PASS // (len(trained.abstaining) * widest))
-        votes = []
-        for part in points.split(passes):
-            scores = self.engine.scores(stack, as_numbers(part, self.settings.dtype))
+        trained, votes = self.store.get(number), []
+        for scores in self.chunk_scores(trained, points):
             chosen = scores.argmax(-1)
             votes.append(chosen.masked_fill_(~torch.isfinite(scores).all(-1), ABSTAIN).T.to(torch.int16).cpu())
-        joined = torch.cat(votes)
-        return joined.masked_fill_(trained.abstaining, ABSTAIN)
+        return torch.cat(votes).masked_fill_(trained.abstaining, ABSTAIN)
+
+    def chunk_scores(self, trained: TrainedChunk, points: Tensor) -> Iterator[Tensor]:
+        """Yield class scores (teachers, some points, num_classes) of a chunk, in passes that fit into memory."""
+        stack = {name: tensor.to(points.device) for name, tensor in trained.stack.items()}
+        widest = max(tensor[0].numel() // max(1, tensor[0].shape[-1]) for tensor in stack.values() if tensor[0].ndim)
+        for part in points.split(max(1, _SCORES_PER_PASS // (len(trained.abstaining) * widest))):
+            yield self.engine.scores(stack, as_numbers(part, self.settings.dtype))
 
     def teacher(self, index: int) -> torch.nn.Module:
         """Return one teacher as a network of its own, for inspection. It is private, like everything it says."""
