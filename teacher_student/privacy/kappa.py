@@ -1,11 +1,18 @@
-"""The price of a refusal when answers are free: kappa of the one-threshold sparse vector (docs/tight_guarantee.md, lines 6 to 9).
+"""The price of a refusal when answers are free: kappa of the one-threshold sparse vector (docs/tight_guarantee.md, part 3).
 
-With y = distance - w - z - 1 the refusal probability is q = P(refused | y) under D', and at most p = P(refused | y - 2) under D
-with its threshold moved by one. For a = alpha > 1
+With y = d' - w - z, d' the distance under D' and z the threshold's noise there, a query is refused with probability q = p(y)
+under D', and under D, its threshold's noise z + 1, with p = p(y - 2) at most. For a = alpha > 1
 
-    kappa(a) = sup over integers y of  ln [ p^a q^(1-a) / (1 - (1-p)^a (1-q)^(1-a)) ],
+    kappa(a) = sup over integers y of K(y),   K = ln [ p^a q^(1-a) / (1 - (1-p)^a (1-q)^(1-a)) ],
 
 and the a-th moment of the likelihood ratio of a session that may pay T refusals is at most e^(kappa T).
+
+**The supremum is bounded, not sampled.** As a function of ln r = ln(p / q) and ln q, K rises in both (lines 15 and 16 of the
+proof). In y, r rises (the noise is log-concave) and q falls. So on all integers from y1 to y2
+
+    K <= K(r(y2), q(y1)),     and beyond the last y    K <= K(e^(2/b), q(y)),
+
+which needs no grid to be fine: intervals whose bound lies above the best value found are halved until it does not.
 """
 
 from __future__ import annotations
@@ -14,66 +21,96 @@ import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
-from teacher_student.arguments import Floats
-from teacher_student.privacy.distributions import log_answer, log_refusal
+from teacher_student.arguments import Floats, Integers
+from teacher_student.privacy.distributions import log_answer, log_refusal, log_refusal_ratio
 
 ORDERS: Floats = 1 + np.geomspace(0.01, 20_000, 200)
 """Orders that every conversion minimises over. Any set is sound; this one is within 0.1 % of the best."""
 
 _REACH = 45
-"""Scales above 0 up to which y is searched: there p < e^-38, and what lies beyond differs from the limit by that much."""
+"""Scales above 0 where the last interval, which has no end, begins: there q < 1e-17."""
 
-_FINENESS = 1 / 256
-"""Largest step of the search over y, in scales."""
+_INTERVALS = 128
+"""Intervals to begin with."""
 
-_SLACK = 1e-12
-"""Added for the last digits of double arithmetic, and for the second-order terms beyond `_REACH`."""
+_TIGHT = 1e-5
+"""Relative distance between the bound that is returned and the best value found. Any number is sound."""
 
 
 def kappa(law: str, scale: Fraction, orders: Floats = ORDERS) -> Floats:
-    """Return kappa at each of `orders`, for query noise `law` of `scale`."""
-    values = np.array([_kappa(law, scale, float(order)) for order in orders])
-    return np.asarray(np.maximum(values, 0) + _SLACK)
+    """Return an upper bound on kappa, within 1e-5 of it, at each of `orders`, for query noise `law` of `scale`."""
+    return np.array(_kappa(law, scale, tuple(np.asarray(orders, dtype=np.float64).tolist())))
 
 
-@functools.lru_cache(maxsize=4096)
-def _kappa(law: str, scale: Fraction, a: float) -> float:
-    log_p, log_q, stride = _refusals(law, scale)
+@functools.lru_cache(maxsize=1024)
+def _kappa(law: str, scale: Fraction, orders: tuple[float, ...]) -> tuple[float, ...]:
+    a = np.array(orders)
     b = float(scale)
-    found = max(_worst(a, log_p, log_q), float(kappa_limit(np.array([a]), b)[0]))
-    # Between two points of a coarser grid the smooth curve rises by less than its curvature, of the order of (stride / b)^2.
-    return found if stride == 1 else found * (1 + 4 * (stride / b) ** 2)
+    best = np.maximum(0, kappa_limit(a, b))
+    bound = best.copy()
+    left = _first_intervals(law, scale, len(a))
+    while len(left.order):
+        orders_left = a[left.order]
+        np.maximum.at(best, left.order, log_price(orders_left, *_refusals(law, left.low, scale)))
+        upper = log_price(orders_left, _ratio_up_to(law, left.high, scale), log_refusal(law, left.low, scale))
+        settled = (upper <= best[left.order] * (1 + _TIGHT)) | (left.low == left.high)
+        np.maximum.at(bound, left.order[settled], upper[settled])
+        left = left.halved(~settled)
+    return tuple((np.maximum(bound, best) + 1e-13 + 1e-15 * a).tolist())  # the addend: last digits of double arithmetic
 
 
-@functools.lru_cache(maxsize=32)
-def _refusals(law: str, scale: Fraction) -> tuple[Floats, Floats, int]:
-    """Return ln p and ln q over the search window: every integer up to scale 2 / _FINENESS, a grid for larger scales."""
-    b = float(scale)
-    stride = max(1, math.floor(b * _FINENESS))
-    lowest = 1 if law == "two_geometrics" else -math.ceil(_REACH * b)
-    y = np.arange(lowest, math.ceil(_REACH * b) + 3, stride)
-    return log_refusal(law, y - 2, scale), log_refusal(law, y, scale), stride
+class _Intervals(NamedTuple):
+    """Intervals of integers, both ends included, each for one order (an index). A `high` of `_END` means without end."""
+
+    order: Integers
+    low: Integers
+    high: Integers
+
+    def halved(self, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> _Intervals:
+        order, low, high = self.order[kept], self.low[kept], self.high[kept]
+        middle = np.where(high == _END, 2 * low, (low + high) // 2)
+        return _Intervals(np.tile(order, 2), np.concatenate([low, middle + 1]), np.concatenate([middle, high]))
 
 
-def _worst(a: float, log_p: Floats, log_q: Floats) -> float:
-    """Largest value over the window. Where p = 1 an answer has probability 0 under D, and the denominator is 1."""
-    log_answer_p, log_answer_q = log_answer(log_p), log_answer(log_q)
+_END = np.iinfo(np.int64).max
+
+
+def _first_intervals(law: str, scale: Fraction, num_orders: int) -> _Intervals:
+    """Cover the integers. Two geometrics: for y <= 0 p = q = 1 and K = 0. Laplace: below the reach, p > 1 - e^-45."""
+    far = math.ceil(_REACH * scale) + 3
+    lowest = 1 if law == "two_geometrics" else -far
+    low = np.unique(np.linspace(lowest, far, _INTERVALS).astype(np.int64))
+    high = np.append(low[1:] - 1, _END)
+    if law != "two_geometrics":  # everything below: r(y) <= r(-far) and q <= 1, which the first interval's bound covers
+        low[0] = -(2**62)
+    return _Intervals(np.repeat(np.arange(num_orders), len(low)), np.tile(low, num_orders), np.tile(high, num_orders))
+
+
+def _refusals(law: str, y: Integers, scale: Fraction) -> tuple[Floats, Floats]:
+    return log_refusal_ratio(law, y, scale), log_refusal(law, y, scale)
+
+
+def _ratio_up_to(law: str, high: Integers, scale: Fraction) -> Floats:
+    """Return ln r at the upper end of intervals; 2 / b, its limit, where there is no end."""
+    return np.where(high == _END, 2 / float(scale), log_refusal_ratio(law, np.minimum(high, 2**62), scale))
+
+
+def log_price(a: Floats, log_ratio: Floats, log_q: Floats) -> Floats:
+    """Return K(y) from ln(p/q) and ln q. Where p >= 1 an answer has probability 0 under D, and the denominator is 1."""
+    log_p = np.minimum(log_q + log_ratio, 0)
+    certain = log_p >= 0
+    answer_p, answer_q = log_answer(log_p), log_answer(log_q)
     with np.errstate(invalid="ignore"):
-        answered = np.where(np.isneginf(log_answer_p), -np.inf, log_answer_q + a * (log_answer_p - log_answer_q))
-    with np.errstate(divide="ignore"):
-        values = a * log_p + (1 - a) * log_q - np.log(-np.expm1(answered))
-    return float(values.max())
+        answered = np.where(certain, -np.inf, answer_q + a * (answer_p - answer_q))
+    return np.asarray(a * log_ratio + log_q - np.log(-np.expm1(np.minimum(answered, -1e-300))))
 
 
 def kappa_limit(orders: Floats, b: float) -> Floats:
-    """Return the limit y to infinity, 2a/b - ln(a e^(2/b) - a + 1): there p/q is e^(2/b), its supremum.
-
-    Beyond the search window p and q are so small that the expression is r^a / (a r - a + 1) at r = p/q, up to a relative error of
-    the order of a p. It rises with r >= 1, so that the limit bounds it.
-    """
+    """Return the limit of K at y to infinity, 2a/b - ln(a e^(2/b) - a + 1): there p and q vanish and r is e^(2/b)."""
     return 2 * orders / b - np.log1p(orders * math.expm1(2 / b))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -24,6 +24,9 @@ Floats = npt.NDArray[np.float64]
 GRID = 256
 """Scales are multiples of 1/GRID."""
 
+LARGEST_SCALE = 1 << 40
+"""No scale may be larger: a sum over its noise would not end."""
+
 
 def round_up(scale: float | Fraction) -> Fraction:
     """Return the smallest multiple of 1/256 that is at least `scale`.
@@ -36,10 +39,29 @@ def round_up(scale: float | Fraction) -> Fraction:
 
 def check_scale(name: str, value: object) -> Fraction:
     """Return `value` as a positive dyadic scale; refuse anything off the grid, since it could not be sampled exactly."""
-    scale = Fraction(value) if isinstance(value, int | float | Fraction) and math.isfinite(value) else Fraction(0)
-    if scale <= 0 or (scale * GRID).denominator != 1:
-        raise ArgumentError(f"{name} must be a positive multiple of 1/{GRID}, got {value!r}")
-    return scale
+    if isinstance(value, int | float | Fraction) and not isinstance(value, bool) and 0 < value <= LARGEST_SCALE:
+        scale = Fraction(value)
+        if (scale * GRID).denominator == 1:
+            return scale
+    raise ArgumentError(f"{name} must be a positive multiple of 1/{GRID}, at most {LARGEST_SCALE}, got {value!r}")
+
+
+def smallest_scale(fits: Callable[[Fraction], bool], largest: int = LARGEST_SCALE) -> Fraction | None:
+    """Return the smallest dyadic scale that `fits`, which must stay true once it is; None if none up to `largest` does.
+
+    >>> smallest_scale(lambda scale: scale >= 58.4)
+    Fraction(14951, 256)
+    """
+    high = 1
+    while not fits(Fraction(high, GRID)):
+        high *= 2
+        if high > largest * GRID:
+            return None
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(Fraction(middle, GRID)) else (middle, high)
+    return Fraction(high, GRID)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import gammaln, logsumexp
+from scipy.special import expit, gammaln, logsumexp
 
 from teacher_student.arguments import ArgumentError, positive_integer
-from teacher_student.privacy.parameters import round_up
-from teacher_student.privacy.threshold import ThresholdParameters
-from teacher_student.privacy.tight import RELEASE_SHARE, _refuse
+from teacher_student.privacy.distributions import LARGEST_SUMMED
+from teacher_student.privacy.parameters import round_up, smallest_scale
+from teacher_student.privacy.threshold import RELEASE_SHARE, ThresholdParameters, refuse_options
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,15 +45,20 @@ class RedrawnThreshold(ThresholdParameters):
         return self.run_epsilon, self.cutoff
 
     def _test_epsilon(self, delta: float) -> float:
+        """Invert `optimal_delta`; beyond plain composition it is 0."""
         total = self.cutoff * self.run_epsilon
         if optimal_delta(self.run_epsilon, self.cutoff, 0.0) <= delta:
             return 0.0
         if optimal_delta(self.run_epsilon, self.cutoff, total * (1 - 1e-12)) > delta:
             return total
-        found = brentq(
-            lambda e: math.log(optimal_delta(self.run_epsilon, self.cutoff, e) + 1e-300) - math.log(delta), 0.0, total, xtol=1e-12
-        )
-        return min(total, float(found) * (1 + 1e-9) + 1e-12)
+
+        def over(epsilon: float) -> float:
+            return math.log(optimal_delta(self.run_epsilon, self.cutoff, epsilon) or 1e-300) - math.log(delta)
+
+        found = float(brentq(over, 0.0, total, xtol=1e-12))
+        while over(found) > 0:  # the root is known up to a rounding error: step over to its safe side
+            found = found * (1 + 1e-10) + 1e-12
+        return min(total, found)
 
     def _test_delta(self, epsilon: float) -> float:
         return optimal_delta(self.run_epsilon, self.cutoff, epsilon)
@@ -68,17 +74,13 @@ class StabilityRedraw(RedrawnThreshold):
     def calibrate(cls, *, epsilon: float, delta: float, cutoff: int, num_queries: int | None = None, **options: Any) -> Self:
         """Return the smallest lambda that optimal composition allows, then the smallest threshold."""
         del num_queries
-        _refuse(options, cls.mechanism)
+        refuse_options(options, cls.mechanism)
         share = (1 - RELEASE_SHARE) * delta
-
-        def over(log_scale: float) -> float:
-            return optimal_delta(2 * math.exp(-log_scale), cutoff, epsilon) - share
-
-        high = math.log(2 * cutoff / epsilon)  # at this scale T eps0 = epsilon, and delta is 0
-        low = high
-        while over(low) <= 0:
-            low -= 0.5
-        scale = round_up(math.exp(brentq(over, low, high, xtol=1e-10)))
+        scale = smallest_scale(lambda tried: optimal_delta(2 / float(tried), cutoff, epsilon) <= share, LARGEST_SUMMED)
+        if scale is None:
+            largest = Fraction(LARGEST_SUMMED)
+            least = cls(threshold_scale=largest, query_scale=2 * largest, threshold=0, cutoff=cutoff)._test_epsilon(share)
+            raise ArgumentError(f"epsilon must be at least {least:.2g} at cutoff {cutoff} and this delta, got {epsilon:g}")
         draft = cls(threshold_scale=scale, query_scale=2 * scale, threshold=0, cutoff=cutoff)
         return dataclasses.replace(draft, threshold=draft.smallest_threshold(RELEASE_SHARE * delta))
 
@@ -97,7 +99,7 @@ class StabilityPaper(RedrawnThreshold):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive_integer("num_queries", self.num_queries)
+        object.__setattr__(self, "num_queries", positive_integer("num_queries", self.num_queries))
 
     def _test_epsilon(self, delta: float) -> float:
         """Advanced composition of T runs (Dwork, Rothblum, Vadhan 2010), or plain composition where that is less."""
@@ -114,46 +116,76 @@ class StabilityPaper(RedrawnThreshold):
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, cutoff: int, num_queries: int | None = None, **options: Any) -> Self:
         """Set lambda = sqrt(32 T ln(2/delta)) / epsilon, w = 2 lambda ln(2 m / delta) (algorithm 3, line 1)."""
-        _refuse(options, cls.mechanism)
+        refuse_options(options, cls.mechanism)
         queries = positive_integer("num_queries", num_queries)
-        return cls._printed(epsilon, delta, cutoff, queries, constant=32, doubled=1)
+        return cls._printed(epsilon, delta, cutoff, queries, questions=queries)
 
     @classmethod
     def calibrate_soft(cls, *, epsilon: float, delta: float, cutoff: int, num_queries: int | None = None, **options: Any) -> Self:
-        """Set lambda = sqrt(64 T ln(2/delta)) / epsilon, w = 2 lambda ln(4 m / delta), unit budget U = 2 T (algorithm 4, line 1)."""
-        _refuse(options, cls.mechanism)
+        """Set lambda = sqrt(64 T ln(2/delta)) / epsilon, w = 2 lambda ln(4 m / delta), unit budget U = 2 T (algorithm 4, line 1).
+
+        These are the hard-label constants for 2 T refusals among 2 m questions: a query may ask two.
+        """
+        refuse_options(options, cls.mechanism)
         queries = positive_integer("num_queries", num_queries)
-        return cls._printed(epsilon, delta, cutoff, queries, constant=64, doubled=2)
+        return cls._printed(epsilon, delta, 2 * cutoff, queries, questions=2 * queries)
 
     @classmethod
-    def _printed(cls, epsilon: float, delta: float, cutoff: int, num_queries: int, *, constant: int, doubled: int) -> Self:
-        scale = round_up(math.sqrt(constant * cutoff * math.log(2 / delta)) / epsilon)
-        runs, eps0 = doubled * cutoff, 2 / float(scale)
-        if runs * eps0 * math.expm1(eps0) > epsilon / 2 and runs * eps0 > epsilon:
-            raise ArgumentError(
-                f"epsilon must satisfy T eps0 (e^eps0 - 1) <= epsilon / 2 for the printed constants, "
-                f"got {epsilon:g} with T = {cutoff}; take a smaller epsilon, or the mechanism stability"
-            )
-        threshold = math.ceil(2 * float(scale) * math.log(2 * doubled * num_queries / delta))
+    def _printed(cls, epsilon: float, delta: float, runs: int, num_queries: int, *, questions: int) -> Self:
+        scale = _check_printed(epsilon, delta, runs)
+        threshold = math.ceil(2 * float(scale) * math.log(2 * questions / delta))
         made = cls(threshold_scale=scale, query_scale=2 * scale, threshold=threshold, cutoff=runs, num_queries=num_queries)
-        if made.epsilon(delta) > epsilon:
-            raise ArgumentError(
-                f"cutoff must be at most 1.5 num_queries for the printed constants, got {cutoff} for {num_queries}"
-            )
+        if made.release_delta > delta / 2:
+            most = math.floor(runs * delta / 2 / made.release_delta)
+            raise ArgumentError(f"cutoff must be about {most} or less for {num_queries} queries at the printed w, got {runs}")
         return made
+
+
+def _check_printed(epsilon: float, delta: float, runs: int) -> Fraction:
+    """Return the printed lambda, rounded up, if the theorem holds for it."""
+    scale = printed_scale(epsilon, delta, runs)
+    if scale > LARGEST_SUMMED:
+        least = epsilon * scale / LARGEST_SUMMED
+        raise ArgumentError(f"epsilon must be at least {least:.2g} at cutoff {runs} and this delta, got {epsilon:g}")
+    rounded = round_up(scale)
+    eps0 = 2 / float(rounded)
+    if runs * eps0 * math.expm1(eps0) > epsilon / 2 and runs * eps0 > epsilon:
+        raise ArgumentError(
+            f"epsilon must be at most {_largest_printed_epsilon(delta, runs):.4g} for the printed constants to hold "
+            f"(T eps0 (e^eps0 - 1) <= epsilon / 2), got {epsilon:g} with T = {runs}; stability has no such limit"
+        )
+    return rounded
+
+
+def printed_scale(epsilon: float, delta: float, cutoff: int) -> float:
+    """Return the printed lambda = sqrt(32 T ln(2/delta)) / epsilon, not rounded."""
+    return math.sqrt(32 * cutoff * math.log(2 / delta)) / epsilon
+
+
+def _largest_printed_epsilon(delta: float, runs: int) -> float:
+    """Solve T eps0 expm1(eps0) = epsilon / 2 for epsilon, where eps0 = c epsilon / sqrt(T) with c = 2 / sqrt(32 ln(2/delta)).
+
+    With plain composition, T eps0 <= epsilon, any epsilon will do: that is T <= 8 ln(2/delta).
+    """
+    slope = 2 / printed_scale(1.0, delta, runs)
+    return math.log1p(1 / (2 * runs * slope)) / slope
 
 
 def optimal_delta(run_epsilon: float, runs: int, epsilon: float) -> float:
     """Return the smallest delta at `epsilon` of `runs` adaptive pure mechanisms (Kairouz, Oh, Viswanath 2015, theorem 3.3).
 
-    The worst case is randomised response: with l of the runs pointing away, the loss is (runs - 2 l) run_epsilon.
+    The worst case is randomised response: with l of the runs pointing away, the loss is (runs - 2 l) run_epsilon. Terms are
+    positive, so that nothing cancels; those 60 sqrt(runs) away from the mean weigh less than e^-7000 (Hoeffding).
     """
-    away = np.arange(runs + 1)
-    log_binomial = gammaln(runs + 1) - gammaln(away + 1) - gammaln(runs - away + 1)
-    loss = (runs - 2 * away) * run_epsilon
-    counted = loss > epsilon
-    if not counted.any():
+    reach, mean = math.ceil(60 * math.sqrt(runs)), runs * float(expit(-run_epsilon))
+    away = np.arange(max(0, math.floor(mean) - reach), min(runs, math.ceil(mean) + reach) + 1)
+    away = away[(runs - 2 * away) * run_epsilon > epsilon]
+    if runs * run_epsilon <= epsilon:
         return 0.0
+    if not len(away):
+        return 1e-300
+    loss = (runs - 2 * away) * run_epsilon
+    log_binomial = gammaln(runs + 1) - gammaln(away + 1) - gammaln(runs - away + 1)
     log_mass = log_binomial + (runs - away) * run_epsilon - runs * np.logaddexp(0, run_epsilon)
-    terms = log_mass[counted] + np.log(-np.expm1(epsilon - loss[counted]))
-    return float(np.exp(min(0.0, logsumexp(terms)))) * (1 + 1e-9)
+    terms = log_mass + np.log(-np.expm1(epsilon - loss))
+    return float(np.exp(min(0.0, logsumexp(terms)))) * (1 + 1e-9 + 1e-14 * runs) + 1e-300

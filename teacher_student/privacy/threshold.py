@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from teacher_student.arguments import ArgumentError, positive_integer, positive_number
+from teacher_student.arguments import ArgumentError, Floats, positive_integer, positive_number
 from teacher_student.privacy import distributions
-from teacher_student.privacy.distributions import Window, log_refusal
+from teacher_student.privacy.distributions import ROUNDING, Window, laplace_difference_tail, log_refusal
 from teacher_student.privacy.parameters import Parameters, check_scale
+
+LARGEST_THRESHOLD = 1 << 40
+LARGEST_CUTOFF = 1_000_000
+"""Larger ones are refused: what they cost could not be summed at ease."""
+
+RELEASE_SHARE = 0.1
+"""Share of delta that the release part may use, where the calibration is free to choose."""
 
 WINDOWS: dict[str, Callable[[Fraction], Window]] = {
     "discrete_gaussian": distributions.discrete_gaussian,
@@ -44,8 +52,9 @@ class ThresholdParameters(Parameters):
     def __post_init__(self) -> None:
         object.__setattr__(self, "threshold_scale", check_scale("threshold_scale", self.threshold_scale))
         object.__setattr__(self, "query_scale", check_scale("query_scale", self.query_scale))
-        positive_integer("threshold", self.threshold, minimum=0)
-        positive_integer("cutoff", self.cutoff)
+        threshold = positive_integer("threshold", self.threshold, minimum=0, maximum=LARGEST_THRESHOLD)
+        object.__setattr__(self, "threshold", threshold)
+        object.__setattr__(self, "cutoff", positive_integer("cutoff", self.cutoff, maximum=LARGEST_CUTOFF))
 
     @classmethod
     @abstractmethod
@@ -62,12 +71,15 @@ class ThresholdParameters(Parameters):
 
     def epsilon(self, delta: float) -> float:
         """Return the epsilon certified at `delta`: what the release part leaves of delta goes to the test part."""
-        positive_number("delta", delta)
-        left = delta - self.release_delta
-        return self._test_epsilon(left) if left > 0 else float("inf")
+        left = positive_number("delta", delta) - self.release_delta
+        if left <= 0:
+            return math.inf
+        return self._test_epsilon(left) if left < 1 else 0.0
 
     def delta(self, epsilon: float) -> float:
         """Return the delta certified at `epsilon`: test part plus release part."""
+        if epsilon != 0:
+            positive_number("epsilon", epsilon)
         return min(1.0, self._test_delta(epsilon) + self.release_delta)
 
     @property
@@ -76,16 +88,24 @@ class ThresholdParameters(Parameters):
         return self._redrawn_release_delta() if self.redraw else self._fixed_release_delta()
 
     def _fixed_release_delta(self) -> float:
-        """E_rho[1 - p(-w - rho)^T]: given rho each of at most T split queries is refused with probability p (line 4)."""
+        """E_rho[1 - p(-w - rho)^T]: given rho each of at most T split queries is refused with probability p (line 5)."""
         window = WINDOWS[self.threshold_noise](self.threshold_scale)
-        refused = log_refusal(self.query_noise, -self.threshold - window.support, self.query_scale)
-        return float(window.mass @ -np.expm1(self.cutoff * refused)) + window.outside
+        fails = -np.expm1(self.cutoff * self._log_split_refusal(window))
+        return min(1.0, float(window.mass @ fails) * (1 + ROUNDING) + window.outside)
 
     def _redrawn_release_delta(self) -> float:
         """T tau, tau = P(nu - rho >= w + 1): in each of T runs only the first split query can fail (PRIVACY.md section 4)."""
-        window = WINDOWS[self.threshold_noise](self.threshold_scale)
-        answered = -np.expm1(log_refusal(self.query_noise, -self.threshold - window.support, self.query_scale))
-        return min(1.0, self.cutoff * (float(window.mass @ answered) + window.outside))
+        if (self.query_noise, self.threshold_noise) == ("discrete_laplace", "discrete_laplace"):
+            tau = laplace_difference_tail(self.threshold + 1, self.query_scale, self.threshold_scale)
+        else:
+            window = WINDOWS[self.threshold_noise](self.threshold_scale)
+            tau = float(window.mass @ -np.expm1(self._log_split_refusal(window))) * (1 + ROUNDING) + window.outside
+        return min(1.0, self.cutoff * tau)
+
+    def _log_split_refusal(self, window: Window) -> Floats:
+        """Return ln p(-w - rho) for each rho of the window, less the last digits that its two terms may have lost."""
+        y = -self.threshold - window.support
+        return log_refusal(self.query_noise, y, self.query_scale) - 1e-15 * np.maximum(y, 0) / float(self.query_scale)
 
     def smallest_threshold(self, delta: float) -> int:
         """Return the smallest threshold at which the release part costs at most `delta`, all else as here."""
@@ -95,11 +115,19 @@ class ThresholdParameters(Parameters):
 
         high = 1
         while costs(high) > delta:
+            if 2 * high > LARGEST_THRESHOLD:
+                raise ArgumentError(
+                    f"delta must leave the release part at least {costs(high):.3g}, got {delta:.3g}; take a delta above 1e-25"
+                )
             high *= 2
-            if high > 1 << 40:
-                raise ArgumentError(f"delta must leave room for a threshold, got {delta:g} for the release part")
         low = 0 if high == 1 else high // 2
         while low < high:
             middle = (low + high) // 2
             low, high = (low, middle) if costs(middle) <= delta else (middle + 1, high)
         return low
+
+
+def refuse_options(options: Mapping[str, Any], mechanism: str, *known: str) -> None:
+    """Refuse options that a mechanism's calibration does not have."""
+    for name in options:
+        raise ArgumentError(f"{name} is no option of {mechanism}; it has {', '.join(known) or 'none'}")

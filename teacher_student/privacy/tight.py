@@ -19,17 +19,13 @@ import numpy as np
 from scipy.optimize import brentq
 
 from teacher_student.arguments import ArgumentError, Floats, positive_number
+from teacher_student.privacy.distributions import LARGEST_SUMMED
 from teacher_student.privacy.kappa import kappa, to_delta, to_epsilon
-from teacher_student.privacy.parameters import round_up
-from teacher_student.privacy.threshold import ThresholdParameters
+from teacher_student.privacy.parameters import round_up, smallest_scale
+from teacher_student.privacy.threshold import RELEASE_SHARE, ThresholdParameters, refuse_options
 
 RATIO = 1.8
 """Scale of the threshold's noise over the smallest that would do if it had all of epsilon."""
-
-RELEASE_SHARE = 0.1
-"""Share of delta that the release part may use."""
-
-_LARGEST = 1e9
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,31 +69,18 @@ class OneThreshold(ThresholdParameters):
             options: none.
         """
         del num_queries
-        _refuse(options, cls.mechanism, "threshold_ratio")
+        refuse_options(options, cls.mechanism, "threshold_ratio")
         if positive_number("threshold_ratio", threshold_ratio) <= 1:
-            raise ArgumentError(f"threshold_ratio must be above 1, got {threshold_ratio}")
+            raise ArgumentError(f"threshold_ratio must be above 1, got {threshold_ratio}; {RATIO} is the default")
         share = (1 - RELEASE_SHARE) * delta
-        scale = round_up(threshold_ratio * smallest_gaussian(epsilon, share))
-        query_scale = cls._query_scale(epsilon, share, cutoff, scale)
-        draft = cls(threshold_scale=scale, query_scale=query_scale, threshold=0, cutoff=cutoff)
+        scale = round_up(threshold_ratio * smallest_gaussian(epsilon, share, LARGEST_SUMMED / threshold_ratio))
+
+        draft = cls(threshold_scale=scale, query_scale=Fraction(1), threshold=0, cutoff=cutoff)
+        query_scale = smallest_scale(lambda tried: dataclasses.replace(draft, query_scale=tried)._test_epsilon(share) <= epsilon)
+        if query_scale is None:
+            raise ArgumentError(f"threshold_ratio must leave epsilon for refusals, got {threshold_ratio}; {RATIO} does")
+        draft = dataclasses.replace(draft, query_scale=query_scale)
         return dataclasses.replace(draft, threshold=draft.smallest_threshold(RELEASE_SHARE * delta))
-
-    @classmethod
-    def _query_scale(cls, epsilon: float, delta: float, cutoff: int, threshold_scale: Fraction) -> Fraction:
-        """Smallest dyadic query scale within epsilon."""
-
-        def over(log_scale: float) -> float:
-            scale = round_up(math.exp(log_scale))
-            draft = cls(threshold_scale=threshold_scale, query_scale=scale, threshold=0, cutoff=cutoff)
-            return draft._test_epsilon(delta) - epsilon
-
-        low, high = math.log(2 / 256), math.log(max(4.0, 8 * cutoff / epsilon))
-        if over(low) <= 0:
-            return round_up(math.exp(low))
-        found = round_up(math.exp(brentq(over, low, high, xtol=1e-5)))
-        while over(math.log(float(found) - 1 / 512)) > 0:
-            found += Fraction(1, 256)
-        return found
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,20 +99,19 @@ class StabilityLaplace(OneThreshold):
     query_noise: ClassVar[str] = "discrete_laplace"
 
 
-def smallest_gaussian(epsilon: float, delta: float) -> float:
-    """Return the scale at which a Gaussian of sensitivity 1 alone spends `epsilon` at `delta` (Renyi accounting)."""
+def smallest_gaussian(epsilon: float, delta: float, largest: float) -> float:
+    """Return the scale at which a Gaussian of sensitivity 1 alone spends `epsilon` at `delta` (Renyi accounting).
 
-    def over(log_scale: float) -> float:
-        return to_epsilon(lambda orders: orders / (2 * math.exp(2 * log_scale)), delta) - epsilon
+    Raises:
+        ArgumentError: that scale would be above `largest`.
+    """
 
-    low, high = math.log(1e-3), math.log(_LARGEST)
-    if over(low) <= 0:
-        return math.exp(low)
-    if over(high) > 0:
-        raise ArgumentError(f"epsilon must be feasible at this delta, got {epsilon:g}; about 1e-6 and more is")
-    return math.exp(brentq(over, low, high, xtol=1e-10))
+    def spent(scale: float) -> float:
+        return to_epsilon(lambda orders: orders / (2 * scale**2), delta)
 
-
-def _refuse(options: dict[str, Any], mechanism: str, *known: str) -> None:
-    for name in options:
-        raise ArgumentError(f"{name} is no option of {mechanism}; those are {', '.join(known) or 'none'}")
+    low, high = 1e-3, largest
+    if spent(low) <= epsilon:
+        return low
+    if spent(high) > epsilon:
+        raise ArgumentError(f"epsilon must be at least {spent(high):.2g} at this delta, got {epsilon:g}")
+    return math.exp(brentq(lambda log: spent(math.exp(log)) - epsilon, math.log(low), math.log(high), xtol=1e-10))
