@@ -35,8 +35,8 @@ CASES = {
     "logistic-784-sgd": Case(partial(LogisticRegression, 784, 10), (784,), 10, SGD, 2 * 7840),
     "logistic-105-adam": Case(partial(LogisticRegression, 105, 2), (105,), 2, replace(SGD, optimizer="adam"), 2 * 210),
     "mlp-784-128": Case(partial(MLP, 784, 10, (128,)), (784,), 10, SGD, 2 * (784 * 128 + 1280)),
-    "cnn-mnist": Case(partial(CNN, (1, 28, 28), 10), (1, 28, 28), 10, replace(SGD, steps=8)),
-    "resnet8-32": Case(partial(ResNet, (3, 32, 32), 10), (3, 32, 32), 10, replace(SGD, steps=8)),
+    "cnn-mnist": Case(partial(CNN, (1, 28, 28), 10), (1, 28, 28), 10, replace(SGD, steps=20)),
+    "resnet8-32": Case(partial(ResNet, (3, 32, 32), 10), (3, 32, 32), 10, replace(SGD, steps=20)),
 }
 
 
@@ -54,7 +54,7 @@ def contenders(case: Case, k: int) -> Iterator[tuple[str, Callable[[], float]]]:
     probe = train_teachers(*made(case, 1, k), case.network, replace(case.settings, steps=1))
     sequential = probe.engine.name == "sequential"
     settings = case.settings
-    teachers = min(k, 3 if sequential else 120)
+    teachers = min(k, 4 if sequential else 120)
     data = made(case, teachers, k)
 
     def ours() -> float:

@@ -19,6 +19,9 @@ from teacher_student.teachers.seeds import derived_keys, shard_seed
 _ROWS_PER_WINDOW = 2**20
 
 
+Save = Callable[[Callable[[], "UnfinishedChunk"]], None]
+
+
 @dataclass(frozen=True)
 class TrainedChunk:
     """A finished chunk.
@@ -32,6 +35,35 @@ class TrainedChunk:
     stack: Stack
     abstaining: Tensor
     losses: Tensor
+
+
+@dataclass(frozen=True)
+class UnfinishedChunk:
+    """A chunk between two steps: all that its training needs to go on.
+
+    Attributes:
+        step: steps taken.
+        stack: parameters.
+        optimizer: the optimiser's tensors, parameter number and name -> tensor.
+    """
+
+    step: int
+    stack: Stack
+    optimizer: dict[tuple[int, str], Tensor]
+
+    @classmethod
+    def of(cls, step: int, stack: Stack, optimizer: torch.optim.Optimizer) -> UnfinishedChunk:
+        """Take the state out of an optimiser."""
+        state = optimizer.state_dict()["state"]
+        tensors = {(number, name): value for number, entry in state.items() for name, value in entry.items() if value is not None}
+        return cls(step, stack, tensors)
+
+    def restore(self, optimizer: torch.optim.Optimizer) -> None:
+        """Put the state back."""
+        state: dict[int, dict[str, Tensor]] = {}
+        for (number, name), value in self.optimizer.items():
+            state.setdefault(number, {})[name] = value
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 class ChunkTrainer:
@@ -52,28 +84,32 @@ class ChunkTrainer:
         self._seed, self._decays = seeds[0], tuple(decays)
         self._window = max(1, _ROWS_PER_WINDOW // (records.num_teachers * self.settings.batch_size))
 
-    def train(self, stack: Stack, on_window: Callable[[int], None] | None = None) -> TrainedChunk:
-        """Train from `stack` for the settings' number of steps.
+    def train(self, start: Stack | UnfinishedChunk, save: Save | None = None) -> TrainedChunk:
+        """Train to the settings' last step.
 
         Args:
-            stack: starting parameters of the chunk's teachers.
-            on_window: called now and then with the number of steps taken.
+            start: parameters of the chunk's teachers before the first step, or what `save` was given.
+            save: called now and then with a function that returns the unfinished chunk.
         """
+        begun = start if isinstance(start, UnfinishedChunk) else None
+        stack = start.stack if isinstance(start, UnfinishedChunk) else start
         device = self.records.features.device
         packed = self.engine.pack({name: tensor.to(device) for name, tensor in stack.items()})
         same_decay = len(set(self._decays)) == 1
         optimizer = build_optimizer(packed, self.settings, self._decays[0] if same_decay else 0.0)
         decay = None if same_decay else TeacherDecay(self._decays, self.settings.optimizer == "adamw")
+        if begun is not None:
+            begun.restore(optimizer)
         losses = torch.zeros(self.records.num_teachers, device=device)
-        for first in range(0, self.settings.steps, self._window):
+        for first in range(begun.step if begun else 0, self.settings.steps, self._window):
             steps = min(self._window, self.settings.steps - first)
             rows = self._batches.rows(first, steps).to(device)
             total = torch.zeros_like(losses)
             for step in range(steps):
                 total += self._step(packed, optimizer, decay, rows[step], first + step)
             losses = total / steps
-            if on_window is not None:
-                on_window(first + steps)
+            if save is not None and (done := first + steps) < self.settings.steps:
+                save(lambda done=done: UnfinishedChunk.of(done, self.engine.unpack(packed), optimizer))  # type: ignore[misc]
         return self._finished(self.engine.unpack(packed), losses)
 
     def _step(
@@ -143,18 +179,19 @@ def rehearse(engine: Engine, record: Tensor, device: torch.device) -> None:
         ) from error
 
 
-def train_chunk(trainer: ChunkTrainer, stack: Stack, on_window: Callable[[int], None] | None = None) -> TrainedChunk:
+def train_chunk(trainer: ChunkTrainer, start: Stack | UnfinishedChunk, save: Save | None = None) -> TrainedChunk:
     """Train a chunk; in a chunk of one teacher an error abstains, so that one shard's records cannot stop the run.
 
     The default generator is seeded from the teacher's own seed, for networks that draw from it, and put back afterwards.
     """
     if trainer.engine.lockstep:
-        return trainer.train(stack, on_window)
+        return trainer.train(start, save)
+    stack = start.stack if isinstance(start, UnfinishedChunk) else start
     device = trainer.records.features.device
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(trainer._seed)
         try:
-            return trainer.train(stack, on_window)
+            return trainer.train(stack)
         except Exception:  # noqa: BLE001  whatever a shard's records provoke, it must stay with that shard's teacher
             failed = torch.ones(trainer.records.num_teachers, dtype=torch.bool)
             return TrainedChunk(stack, failed, torch.full((trainer.records.num_teachers,), torch.nan))

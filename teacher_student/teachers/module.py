@@ -7,7 +7,8 @@ every teacher's last bit, are the same on any number of devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import lightning
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.labels import ABSTAIN
-from teacher_student.teachers.chunk import ChunkTrainer, TrainedChunk, as_numbers, train_chunk
+from teacher_student.teachers.chunk import ChunkTrainer, Save, TrainedChunk, UnfinishedChunk, as_numbers, train_chunk
 from teacher_student.teachers.engines import Engine, Network, initial_stack
 from teacher_student.teachers.records import ChunkRecords, ShardedRecords
 from teacher_student.teachers.settings import TrainingSettings
@@ -74,6 +75,7 @@ class TeacherEnsemble(lightning.LightningModule):
         engine: trains and evaluates a chunk.
         chunk: teachers in a chunk.
         store: keeps finished chunks.
+        save_seconds: time between two copies of an unfinished chunk, in a store that outlives the process.
     """
 
     def __init__(
@@ -87,12 +89,13 @@ class TeacherEnsemble(lightning.LightningModule):
         engine: Engine,
         chunk: int,
         store: TeacherStore,
+        save_seconds: float = 60.0,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.network, self.settings, self.master_seed = network, settings, master_seed
         self.num_teachers, self.num_classes, self.chunk = num_teachers, num_classes, chunk
-        self.store = store
+        self.store, self.save_seconds = store, save_seconds
         self._engine = [engine]  # in a list, so that Lightning does not register its network
 
     @property
@@ -134,11 +137,25 @@ class TeacherEnsemble(lightning.LightningModule):
         shards = self.shards_of(number)
         decays = self.settings.decays(self.num_teachers)
         trainer = ChunkTrainer(self.engine, records, self.master_seed, [decays[shard] for shard in shards])
-        trained = train_chunk(trainer, initial_stack(self.network, self.settings, self.master_seed, shards))
+        begun = self.store.get_unfinished(number) if self.engine.lockstep else None
+        start = begun or initial_stack(self.network, self.settings, self.master_seed, shards)
+        trained = train_chunk(trainer, start, self._saver(number))
         self.store.put(number, trained)
         if self.trainer.logger is not None:
             mean = trained.losses[~trained.abstaining].mean()
             self.trainer.logger.log_metrics({"teachers/loss": float(mean.nan_to_num(0.0))}, step=shards.stop)
+
+    def _saver(self, number: int) -> Save:
+        """Keep the unfinished chunk every `save_seconds`, so that a killed training loses no more."""
+        last = time.monotonic()
+
+        def save(unfinished: Callable[[], UnfinishedChunk]) -> None:
+            nonlocal last
+            if time.monotonic() - last >= self.save_seconds:
+                self.store.put_unfinished(number, unfinished())
+                last = time.monotonic()
+
+        return save
 
     def predict_step(self, batch: Tensor, batch_idx: int) -> Tensor:  # noqa: ARG002
         """Return the votes (points, num_teachers) int16 of this rank's teachers on public points; -1 abstains."""

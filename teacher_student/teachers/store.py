@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.teachers.chunk import TrainedChunk
+from teacher_student.teachers.chunk import TrainedChunk, UnfinishedChunk
 
 _MANIFEST = "manifest.json"
 _FORMAT = 1
@@ -38,6 +39,13 @@ class TeacherStore(ABC):
     @abstractmethod
     def get(self, number: int) -> TrainedChunk:
         """Return a finished chunk."""
+
+    def put_unfinished(self, number: int, chunk: UnfinishedChunk) -> None:  # noqa: B027  a store in memory has no use for it
+        """Keep a chunk between two steps, if the store outlives the process."""
+
+    def get_unfinished(self, number: int) -> UnfinishedChunk | None:  # noqa: ARG002
+        """Return an unfinished chunk, if there is one."""
+        return None
 
 
 class MemoryStore(TeacherStore):
@@ -83,9 +91,32 @@ class FolderStore(TeacherStore):
         """Write the chunk beside its place, then rename it."""
         tensors = {f"teacher.{name}": tensor.contiguous() for name, tensor in chunk.stack.items()}
         tensors |= {"abstaining": chunk.abstaining, "losses": chunk.losses}
-        draft = self._path(number).with_suffix(f".{os.getpid()}.part")
+        self._write(self._path(number), tensors)
+        self._unfinished(number).unlink(missing_ok=True)
+
+    @staticmethod
+    def _write(path: Path, tensors: dict[str, Tensor]) -> None:
+        draft = path.with_suffix(f".{os.getpid()}.part")
         save_file(tensors, draft)
-        draft.replace(self._path(number))
+        draft.replace(path)
+
+    def _unfinished(self, number: int) -> Path:
+        return self.folder / f"unfinished_{number:06d}.safetensors"
+
+    def put_unfinished(self, number: int, chunk: UnfinishedChunk) -> None:
+        """See `TeacherStore.put_unfinished`."""
+        tensors = {f"teacher.{name}": tensor.cpu().contiguous() for name, tensor in chunk.stack.items()}
+        tensors |= {f"optimizer.{place}.{name}": value.cpu().contiguous() for (place, name), value in chunk.optimizer.items()}
+        self._write(self._unfinished(number), {**tensors, "step": torch.tensor(chunk.step)})
+
+    def get_unfinished(self, number: int) -> UnfinishedChunk | None:
+        """See `TeacherStore.get_unfinished`."""
+        if not self._unfinished(number).exists():
+            return None
+        tensors = _read(self._unfinished(number))
+        parts = {tuple(name.split(".", 2)[1:]): tensor for name, tensor in tensors.items() if name.startswith("optimizer.")}
+        optimizer = {(int(place), name): tensor for (place, name), tensor in parts.items()}
+        return UnfinishedChunk(int(tensors["step"]), _stack(tensors), optimizer)
 
     def get(self, number: int) -> TrainedChunk:
         """Read a chunk.
@@ -93,16 +124,8 @@ class FolderStore(TeacherStore):
         Raises:
             ArgumentError: the file is missing or damaged.
         """
-        try:
-            tensors: dict[str, Tensor] = load_file(self._path(number))
-        except (OSError, ValueError, RuntimeError) as error:
-            raise ArgumentError(f"checkpoint_dir must hold whole chunks, cannot read {self._path(number).name}") from error
-        except Exception as error:  # safetensors' own error class derives from Exception alone
-            if type(error).__name__ != "SafetensorError":
-                raise
-            raise ArgumentError(f"checkpoint_dir must hold whole chunks, cannot read {self._path(number).name}") from error
-        stack = {name.removeprefix("teacher."): tensor for name, tensor in tensors.items() if name.startswith("teacher.")}
-        return TrainedChunk(stack, tensors["abstaining"].bool(), tensors["losses"])
+        tensors = _read(self._path(number))
+        return TrainedChunk(_stack(tensors), tensors["abstaining"].bool(), tensors["losses"])
 
     def read_manifest(self) -> dict[str, Any] | None:
         """Return the manifest, or None where training has not begun.
@@ -137,6 +160,18 @@ class FolderStore(TeacherStore):
             if name not in ("engine", "chunk", "versions") and kept.get(name) != value:
                 raise ArgumentError(f"checkpoint_dir must be empty or hold the same training, its {name} differs")
         return kept
+
+
+def _stack(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix("teacher."): tensor for name, tensor in tensors.items() if name.startswith("teacher.")}
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    try:
+        tensors: dict[str, Tensor] = load_file(path)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise ArgumentError(f"checkpoint_dir must hold whole chunks, cannot read {path.name}; remove that file") from error
+    return tensors
 
 
 def versions() -> dict[str, str]:

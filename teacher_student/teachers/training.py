@@ -39,6 +39,7 @@ def train_teachers(
     checkpoint_dir: str | Path | None = None,
     logger: Any = None,
     report: Report | None = None,
+    save_seconds: float = 60.0,
 ) -> TeacherEnsemble:
     """Train one teacher on each shard.
 
@@ -57,6 +58,7 @@ def train_teachers(
         checkpoint_dir: keeps finished chunks there, and goes on after them if it holds some of the same training. It is private.
         logger: Lightning logger for private curves, or None.
         report: called with (teachers done, teachers in all, seconds left) after every chunk; None for a progress bar.
+        save_seconds: a chunk that takes longer is kept in `checkpoint_dir` between two steps this often.
 
     Returns:
         The ensemble, on the CPU or in `checkpoint_dir`.
@@ -75,6 +77,7 @@ def train_teachers(
         if (kept["engine"], kept["chunk"]) != (ensemble.engine.name, ensemble.chunk):
             settings = dataclasses.replace(settings, engine=kept["engine"], chunk=kept["chunk"])
             ensemble = _build(network, settings, records, seed, trainer, store)
+    ensemble.save_seconds = arguments.finite_number("save_seconds", save_seconds)
     _fit(ensemble, records, trainer)
     return ensemble
 

@@ -59,6 +59,33 @@ def test_a_killed_training_goes_on_and_ends_the_same(tmp_path):
     np.testing.assert_array_equal(votes_of(load_teachers(tmp_path, NETWORK)), votes_of(whole))
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+@pytest.mark.parametrize("engine", ["batched", "vmap"])
+def test_a_training_killed_between_two_steps_goes_on_and_ends_the_same(tmp_path, monkeypatch, engine, optimizer):
+    monkeypatch.setattr("teacher_student.teachers.chunk._ROWS_PER_WINDOW", 2 * 32 * 3)
+    settings = TrainingSettings(steps=10, chunk=2, optimizer=optimizer, schedule="cosine", engine=engine)
+    network = partial(MLP, D, C, (5,), dropout=0.3)
+    whole = train_teachers(*made(), network, settings)
+    keep, saved = FolderStore.put_unfinished, []
+
+    def killing(self, number, chunk):
+        keep(self, number, chunk)
+        saved.append((number, chunk.step))
+        if len(saved) == 5:
+            raise KilledError
+
+    monkeypatch.setattr(FolderStore, "put_unfinished", killing)
+    with pytest.raises(KilledError):
+        train_teachers(*made(), network, settings, checkpoint_dir=tmp_path, save_seconds=0)
+    assert saved == [(0, 3), (0, 6), (0, 9), (1, 3), (1, 6)]
+    resumed = train_teachers(*made(), network, settings, checkpoint_dir=tmp_path, save_seconds=0)
+    assert (saved[5], saved[-1]) == ((1, 9), (3, 6))  # the last chunk holds one teacher, hence more steps in a window
+    assert not list(tmp_path.glob("unfinished*"))
+    for teacher in range(K):
+        expected = whole.teacher(teacher).state_dict()
+        assert all(value.equal(expected[name]) for name, value in resumed.teacher(teacher).state_dict().items())
+
+
 def test_a_finished_training_is_not_repeated(tmp_path):
     train_teachers(*made(), NETWORK, SETTINGS, checkpoint_dir=tmp_path)
     train_teachers(*made(), NETWORK, SETTINGS, checkpoint_dir=tmp_path, report=killed_after(0))

@@ -122,22 +122,21 @@ class BatchedEngine(Engine):
     def scores(self, stack: Stack, features: Tensor) -> Tensor:
         """See `Engine.scores`. The first layer is one product for all teachers, since they share its input."""
         self.network.eval()
-        values, shared = features.flatten(1), True
+        values, shared = features.flatten(1).T, True
         with self.autocast(features.device):
             for name, module in self._all_layers:
                 if isinstance(module, nn.Linear):
                     weight = stack[f"{name}.weight"]
                     if shared:
-                        products = values @ weight.flatten(0, 1).T
-                        values, shared = products.unflatten(1, weight.shape[:2]).transpose(0, 1), False
+                        values, shared = (weight.flatten(0, 1) @ values).unflatten(0, weight.shape[:2]), False
                     else:
-                        values = torch.bmm(values, weight.transpose(1, 2))
-                    values = values if module.bias is None else values + stack[f"{name}.bias"].unsqueeze(1)
+                        values = torch.bmm(weight, values)
+                    values = values if module.bias is None else values.add_(stack[f"{name}.bias"].unsqueeze(2))
                 elif isinstance(module, nn.ReLU):
-                    values = values.relu()
+                    values = values.relu_()
                 elif isinstance(module, Offset):
-                    values = module(values)
-        return values.to(self.settings.dtype)
+                    values = module(values.transpose(1, 2)).transpose(1, 2)
+        return values.transpose(1, 2).to(self.settings.dtype)
 
 
 def _output(inputs: Sequence[Tensor], position: int) -> Tensor:
