@@ -9,6 +9,7 @@ from teacher_student.arguments import ArgumentError, choice, positive_integer, p
 from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax
 from teacher_student.privacy.parameters import Parameters
 from teacher_student.privacy.redrawn import StabilityPaper, StabilityRedraw
+from teacher_student.privacy.threshold import ThresholdParameters, check_cutoff
 from teacher_student.privacy.tight import Stability, StabilityLaplace
 
 REGISTRY: dict[str, type[Parameters]] = {
@@ -37,32 +38,37 @@ def calibrate(
     30
     """
     kind = REGISTRY[choice("mechanism", mechanism, REGISTRY)]
-    positive_number("epsilon", epsilon)
-    probability("delta", delta)
-    if cutoff is not None:
-        positive_integer("cutoff", cutoff)
+    epsilon, delta = positive_number("epsilon", epsilon), probability("delta", delta)
+    if issubclass(kind, ThresholdParameters):
+        cutoff = check_cutoff(cutoff)
+    elif cutoff is not None:
+        cutoff = positive_integer("cutoff", cutoff)
     if num_queries is not None:
-        positive_integer("num_queries", num_queries)
-    if issubclass(kind, Stability | StabilityLaplace | StabilityPaper | StabilityRedraw):
-        positive_integer("cutoff", cutoff)
+        num_queries = positive_integer("num_queries", num_queries)
     found: Parameters = kind.calibrate(  # type: ignore[attr-defined]
         epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options
     )
-    if not found.epsilon(delta) <= epsilon:  # the guarantee is recomputed from the fields alone before anyone uses them
-        raise ArgumentError(f"epsilon must be feasible for {mechanism}, got {epsilon:g}; {found.epsilon(delta):.6g} would be")
-    return found
+    return _checked(found, epsilon, delta)
 
 
 def calibrate_soft(
     mechanism: str, *, epsilon: float, delta: float, cutoff: int, num_queries: int | None = None, **options: Any
 ) -> Parameters:
     """Return parameters for soft labels: their cutoff is the unit budget U = 2 T, two units for an unstable query."""
-    positive_integer("cutoff", cutoff)
+    units = 2 * check_cutoff(cutoff)
     if mechanism != StabilityPaper.mechanism:
-        return calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=2 * cutoff, num_queries=num_queries, **options)
-    positive_number("epsilon", epsilon)
-    probability("delta", delta)
-    return StabilityPaper.calibrate_soft(epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
+        return calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=units, num_queries=num_queries, **options)
+    epsilon, delta = positive_number("epsilon", epsilon), probability("delta", delta)
+    found = StabilityPaper.calibrate_soft(epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
+    return _checked(found, epsilon, delta)
+
+
+def _checked(found: Parameters, epsilon: float, delta: float) -> Parameters:
+    """Recompute the guarantee from the fields alone, before anyone uses them."""
+    recomputed = found.epsilon(delta)
+    if not recomputed <= epsilon:
+        raise ArgumentError(f"epsilon must be at least {recomputed:.6g} for {found.mechanism} at this delta, got {epsilon:g}")
+    return found
 
 
 def parameters_from_dict(mapping: Any) -> Parameters:

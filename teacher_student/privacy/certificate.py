@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from typing import Any, Self
 
 from teacher_student.arguments import ArgumentError, choice, positive_number, probability
+from teacher_student.privacy.accountant import Composition
 from teacher_student.privacy.calibration import parameters_from_dict
 from teacher_student.privacy.parameters import Parameters
 
@@ -26,14 +26,14 @@ class Certificate:
     """The guarantee of one release.
 
     Attributes:
-        epsilon: claimed; at least what the parameters give at `delta`.
-        delta: claimed.
+        epsilon: claimed for this release alone; at least what the parameters give at `delta`.
+        delta: claimed for this release alone.
         mechanism: name.
         parameters: all of the mechanism's public numbers; they own the cost.
         private: False if the noise was injected for a test; such a release proves nothing.
         neighbours: the neighbouring relation, one of `NEIGHBOURS`.
         used: public or released facts, such as the number of queries and the paid non-answers.
-        composition: earlier releases on the same data, each as a mapping.
+        composition: earlier releases on the same data; each mapping holds at least neighbours, epsilon, delta and parameters.
         not_covered: what the guarantee does not speak of.
         versions: of the libraries that drew and accounted for the noise.
     """
@@ -50,11 +50,13 @@ class Certificate:
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        positive_number("epsilon", self.epsilon)
-        probability("delta", self.delta)
+        object.__setattr__(self, "epsilon", positive_number("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", probability("delta", self.delta))
         choice("neighbours", self.neighbours, NEIGHBOURS)
         if not isinstance(self.private, bool):
             raise ArgumentError(f"private must be true or false, got {self.private!r}")
+        if not isinstance(self.parameters, Parameters):
+            raise ArgumentError(f"parameters must be those of a mechanism, got {self.parameters!r}")
         if self.mechanism != self.parameters.mechanism:
             raise ArgumentError(f"mechanism must be that of the parameters, {self.parameters.mechanism}, got {self.mechanism!r}")
 
@@ -73,9 +75,9 @@ class Certificate:
             ArgumentError: not JSON, a missing or foreign field, a number out of range.
         """
         try:
-            fields = json.loads(text)
-        except ValueError as error:
-            raise ArgumentError(f"certificate must be JSON, got {text[:40]!r}") from error
+            fields = json.loads(text, parse_constant=_refuse_constant)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ArgumentError(f"certificate must be JSON with finite numbers, got {str(text)[:40]!r}") from error
         names = {field.name for field in dataclasses.fields(cls)}
         if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT or set(fields) != names:
             raise ArgumentError(f"certificate must hold format {FORMAT} and {', '.join(sorted(names))}")
@@ -88,7 +90,7 @@ class Certificate:
         return cls(**fields)
 
     def verify(self) -> float:
-        """Recompute epsilon and delta from the recorded parameters alone.
+        """Recompute epsilon and delta from the recorded parameters alone; so too for each earlier release it lists.
 
         Returns:
             The recomputed epsilon at the claimed delta; at most the claimed one.
@@ -100,14 +102,42 @@ class Certificate:
             raise ArgumentError(
                 "certificate must be of a private release, got private: false (the noise was injected for a test)"
             )
-        epsilon = self.parameters.epsilon(self.delta)
-        if not math.isfinite(epsilon) or not epsilon <= self.epsilon * (1 + _TOLERANCE):
-            raise ArgumentError(
-                f"epsilon must be at least {epsilon:.6g} at delta {self.delta:g} by its parameters, got {self.epsilon:g}"
-            )
-        delta = self.parameters.delta(self.epsilon)
-        if not delta <= self.delta * (1 + _TOLERANCE):
-            raise ArgumentError(
-                f"delta must be at least {delta:.6g} at epsilon {self.epsilon:g} by its parameters, got {self.delta:g}"
-            )
-        return epsilon
+        cutoff, paid = getattr(self.parameters, "cutoff", None), self.used.get("paid", 0)
+        if cutoff is not None and not (isinstance(paid, int) and 0 <= paid <= cutoff):
+            raise ArgumentError(f"paid must be a whole number of at most the cutoff {cutoff}, got {paid!r}")
+        for earlier, epsilon, delta in self._earlier():
+            _recompute(earlier, epsilon, delta)
+        return _recompute(self.parameters, self.epsilon, self.delta)
+
+    def total(self, delta: float) -> float:
+        """Return the epsilon at `delta` of this release and the earlier ones together; infinite if delta is too small."""
+        together = Composition(((self.parameters, 1), *((earlier, 1) for earlier, _, _ in self._earlier())))
+        return together.epsilon(probability("delta", delta))
+
+    def _earlier(self) -> list[tuple[Parameters, float, float]]:
+        found = []
+        for entry in self.composition:
+            if not isinstance(entry, Mapping) or not {"neighbours", "epsilon", "delta", "parameters"} <= set(entry):
+                raise ArgumentError(
+                    f"composition must hold neighbours, epsilon, delta and parameters of each release, got {entry!r}"
+                )
+            if entry["neighbours"] != self.neighbours:
+                raise ArgumentError(f"composition must be under one relation, {self.neighbours}, got {entry['neighbours']!r}")
+            claims = positive_number("epsilon", entry["epsilon"]), probability("delta", entry["delta"])
+            found.append((parameters_from_dict(entry["parameters"]), *claims))
+        return found
+
+
+def _recompute(parameters: Parameters, epsilon: float, delta: float) -> float:
+    """Return the epsilon that `parameters` give at `delta`, if they bear out the claim."""
+    found = parameters.epsilon(delta)
+    if not found <= epsilon * (1 + _TOLERANCE):  # NaN and infinity fail as well
+        raise ArgumentError(f"epsilon must be at least {found:.6g} at delta {delta:g} by its parameters, got {epsilon:g}")
+    least = parameters.delta(epsilon)
+    if not least <= delta * (1 + _TOLERANCE):
+        raise ArgumentError(f"delta must be at least {least:.6g} at epsilon {epsilon:g} by its parameters, got {delta:g}")
+    return found
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(name)

@@ -135,7 +135,7 @@ class StabilityPaper(RedrawnThreshold):
         scale = _check_printed(epsilon, delta, runs)
         threshold = math.ceil(2 * float(scale) * math.log(2 * questions / delta))
         made = cls(threshold_scale=scale, query_scale=2 * scale, threshold=threshold, cutoff=runs, num_queries=num_queries)
-        if made.release_delta > delta / 2:
+        if made.epsilon(delta) > epsilon:  # T tau is about T delta / (3 m): it passes delta / 2 beyond T = 1.5 m
             most = math.floor(runs * delta / 2 / made.release_delta)
             raise ArgumentError(f"cutoff must be about {most} or less for {num_queries} queries at the printed w, got {runs}")
         return made

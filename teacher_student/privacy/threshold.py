@@ -54,7 +54,7 @@ class ThresholdParameters(Parameters):
         object.__setattr__(self, "query_scale", check_scale("query_scale", self.query_scale))
         threshold = positive_integer("threshold", self.threshold, minimum=0, maximum=LARGEST_THRESHOLD)
         object.__setattr__(self, "threshold", threshold)
-        object.__setattr__(self, "cutoff", positive_integer("cutoff", self.cutoff, maximum=LARGEST_CUTOFF))
+        object.__setattr__(self, "cutoff", check_cutoff(self.cutoff))
 
     @classmethod
     @abstractmethod
@@ -125,6 +125,19 @@ class ThresholdParameters(Parameters):
             middle = (low + high) // 2
             low, high = (low, middle) if costs(middle) <= delta else (middle + 1, high)
         return low
+
+
+def check_cutoff(value: object) -> int:
+    """Return `value` as a cutoff.
+
+    >>> check_cutoff(0)
+    Traceback (most recent call last):
+    teacher_student.arguments.ArgumentError: cutoff must be a positive integer, got 0
+    """
+    cutoff = positive_integer("cutoff", value)
+    if cutoff > LARGEST_CUTOFF:
+        raise ArgumentError(f"cutoff must be at most {LARGEST_CUTOFF}, got {cutoff}")
+    return cutoff
 
 
 def refuse_options(options: Mapping[str, Any], mechanism: str, *known: str) -> None:
