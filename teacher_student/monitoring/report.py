@@ -65,7 +65,7 @@ class PrivateFacts:
 
     Attributes:
         name: of the experiment.
-        figures: named numbers, such as the accuracy of the non-private model.
+        models: for each model, such as the non-private one, its figures on evaluation data by name.
         gaps: (num_queries,) top minus second.
         winners_share: (num_queries,) share of the teachers' votes that the winner has.
         shard_sizes: (num_teachers,).
@@ -74,7 +74,7 @@ class PrivateFacts:
     """
 
     name: str
-    figures: Mapping[str, float]
+    models: Mapping[str, Mapping[str, float]]
     gaps: npt.NDArray[np.int64]
     winners_share: npt.NDArray[np.float64]
     shard_sizes: npt.NDArray[np.int64]
@@ -116,4 +116,5 @@ def write_private_report(path: Path, facts: PrivateFacts) -> None:
     }
     if facts.teacher_accuracy is not None:
         figures["Accuracy of single teachers"] = plots.histogram(facts.teacher_accuracy, "accuracy")
-    path.write_text(_render("private_report.html.j2", facts=facts, figures=figures), encoding="utf-8")
+    columns = list(dict.fromkeys(name for model in facts.models.values() for name in model))
+    path.write_text(_render("private_report.html.j2", facts=facts, figures=figures, columns=columns), encoding="utf-8")

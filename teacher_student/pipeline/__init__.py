@@ -4,7 +4,8 @@
 |---|---|
 | settings | what a run needs, checked before anything is written |
 | folder | private/ and release/ |
-| stages | shards, teachers, votes, labels, student: each takes up where a killed run stopped |
+| stages | shards, teachers, student: each takes up where a killed run stopped |
+| hard_labels, soft_labels | votes and labels, either kind; `answers` says what both offer |
 | runner | the whole way, and the reports at its end |
 | files | label a file of predictions, verify a folder |
 

@@ -7,48 +7,52 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.aggregation.votes import Table
 from teacher_student.data import PrivateDataset
-from teacher_student.mechanisms import distance_to_instability
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import student_network
-from teacher_student.student import fit_student, predict_probabilities, targets_from_labels
+from teacher_student.student import Targets, fit_student, predict_probabilities, targets_from_labels
 from teacher_student.student.evaluation import evaluate
 
 STEPS = 1500
 """Most optimiser steps of a comparison model: many more labels need fewer passes than the student's few."""
 
 
-def baselines(dataset: PrivateDataset, counts: Table, settings: RunSettings) -> dict[str, float]:
-    """Return accuracies on the evaluation set, by name; empty without one.
+def baselines(dataset: PrivateDataset, noiseless: Targets, settings: RunSettings) -> dict[str, dict[str, float]]:
+    """Return each model's figures on the evaluation set; empty without one.
 
-    The student learns again from every plurality label without noise, and once more from the private records themselves.
+    The student learns again from what was asked, were it answered without noise, and once more from the private records
+    themselves.
+
+    Args:
+        dataset: the data.
+        noiseless: for each public point what the teachers say. Private.
+        settings: of the run.
     """
     if dataset.evaluation_labels is None:
         return {}
-    winners, _ = distance_to_instability(counts)
+    labels = targets_from_labels(dataset.private_labels, dataset.num_classes)
     return {
-        "majority class": float(np.bincount(dataset.evaluation_labels).max() / len(dataset.evaluation_labels)),
-        "student of noiseless labels": _accuracy(dataset, dataset.student_public_features, winners, settings),
-        "non-private model": _accuracy(dataset, dataset.student_private_features, dataset.private_labels, settings),
+        "majority class": {"accuracy": float(np.bincount(dataset.evaluation_labels).max() / len(dataset.evaluation_labels))},
+        "student of noiseless labels": _figures(dataset, dataset.student_public_features, noiseless, settings),
+        "non-private model": _figures(dataset, dataset.student_private_features, labels, settings),
     }
 
 
-def _accuracy(
-    dataset: PrivateDataset, features: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], settings: RunSettings
-) -> float:
-    usable = np.isfinite(features.reshape(len(features), -1)).all(1)
-    features, labels = features[usable], labels[usable]
-    passes = max(1, STEPS * settings.student.batch_size // len(labels))
+def _figures(
+    dataset: PrivateDataset, features: npt.NDArray[np.float32], targets: Targets, settings: RunSettings
+) -> dict[str, float]:
+    usable = np.asarray(np.isfinite(features.reshape(len(features), -1)).all(axis=1))
+    features, targets = features[usable], targets[usable]
+    passes = max(1, STEPS * settings.student.batch_size // len(features))
     student = dataclasses.replace(settings.student, epochs=min(settings.student.epochs, passes), pseudo_weight=0.0)
     network = student_network(settings.student_network, dataset.student_public_features, dataset.num_classes)
     model = fit_student(
         network,
         features,
-        targets_from_labels(labels, dataset.num_classes),
+        targets,
         student,
         seed=settings.seed,
         trainer_options=settings.trainer,
     )
     probabilities = predict_probabilities(model.publishable, dataset.student_evaluation_features)
-    return evaluate(probabilities, dataset.evaluation_labels)["accuracy"]
+    return evaluate(probabilities, dataset.evaluation_labels)

@@ -2,16 +2,17 @@
 
 runs/EXPERIMENT/TIME/
   private/   mode 0700: shards.json, teachers/, votes/, session.sqlite, tensorboard/, report.html
-  release/   labels.csv, student.safetensors, student.yaml, certificate.json, report.html, tensorboard/
+  release/   labels.csv or scores.csv, student.safetensors, student.yaml, certificate.json, report.html, tensorboard/
   config.yaml
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,4 +105,15 @@ def write_array(path: Path, array: npt.NDArray[np.generic]) -> None:
         np.save(stream, array, allow_pickle=False)
         stream.flush()
         os.fsync(stream.fileno())
+    partial.replace(path)
+
+
+@contextlib.contextmanager
+def growing_array(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Iterator[npt.NDArray[Any]]:
+    """Yield an array on disk to be filled; it takes its name once it is filled, so that a reader sees all of it or nothing."""
+    partial = path.with_name(path.name + ".partial")
+    array = np.lib.format.open_memmap(partial, mode="w+", dtype=np.dtype(dtype), shape=shape)
+    yield array
+    array.flush()
+    del array
     partial.replace(path)

@@ -10,18 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.aggregation import Release
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import PrivateDataset, Shards
 from teacher_student.monitoring.console import Display
 from teacher_student.monitoring.report import PrivateFacts, ReleasedFacts, write_private_report, write_report
 from teacher_student.pipeline import stages
+from teacher_student.pipeline.answers import AnyRelease, answers_of
 from teacher_student.pipeline.baselines import baselines
 from teacher_student.pipeline.folder import RunFolder, open_run
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.student_files import save_student
-from teacher_student.privacy import calibrate
-from teacher_student.privacy.planner import plan
 from teacher_student.student import Student, predict_probabilities
 from teacher_student.student.evaluation import confusion_matrix, evaluate
 
@@ -32,17 +30,17 @@ class RunResult:
 
     Attributes:
         folder: of the run.
-        release: labels and certificate.
+        release: labels or scores, and certificate.
         student: in evaluation mode.
         metrics: the student's figures on the evaluation set; empty without one.
-        private_figures: figures of models that saw private records without noise. Not to be published.
+        private_figures: for each model that saw private records without noise, its figures. Not to be published.
     """
 
     folder: RunFolder
-    release: Release
+    release: AnyRelease
     student: Student
     metrics: dict[str, float]
-    private_figures: dict[str, float]
+    private_figures: dict[str, dict[str, float]]
 
     @property
     def accuracy(self) -> float | None:
@@ -62,6 +60,7 @@ def run(settings: RunSettings, path: Path, display: Display | None = None) -> Ru
 
 
 def _run(settings: RunSettings, path: Path, display: Display) -> RunResult:
+    answers = answers_of(settings)
     with display.stage("data") as advance:
         dataset = settings.data()
         check(settings, dataset)
@@ -73,11 +72,13 @@ def _run(settings: RunSettings, path: Path, display: Display) -> RunResult:
     with display.stage("teachers", settings.num_teachers) as advance:
         ensemble = stages.train(folder, dataset, shards, settings, advance)
     with display.stage("votes", len(dataset.public_features)) as advance:
-        counts = stages.collect_votes(folder, dataset, ensemble, settings, advance)
-    with display.stage("labels", len(counts)) as advance:
-        release = stages.release_labels(folder, dataset, counts, settings, advance)
+        votes = answers.collect_votes(folder, dataset, ensemble, settings, advance)
+    with display.stage("labels", len(votes)) as advance:
+        release = answers.release_labels(folder, dataset, votes, settings, advance)
     with display.stage("student", settings.student.epochs) as advance:
-        student = stages.teach_student(folder, dataset, release, settings, advance)
+        targets = answers.targets(release, settings, dataset.num_classes)
+        student = stages.teach_student(folder, dataset, targets, settings, advance)
+    counts = answers.count_votes(votes, settings)
     result = _evaluate(folder, dataset, shards, counts, release, student, settings, display)
     _tell(result, settings, display)
     return result
@@ -90,23 +91,15 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> None:
     privacy = settings.privacy
     if privacy.neighbours == "add_remove" and dataset.neighbours != "add_remove":
         raise ArgumentError(f"privacy.neighbours must be {dataset.neighbours} for {dataset.name}, got add_remove")
-    if privacy.cutoff is not None:
-        calibrate(
-            privacy.mechanism,
-            epsilon=privacy.epsilon,
-            delta=privacy.delta,
-            cutoff=privacy.cutoff,
-            num_queries=len(dataset.public_features),
-            **privacy.options,
-        )
+    answers_of(settings).check(settings, dataset)
 
 
 def _evaluate(
     folder: RunFolder,
     dataset: PrivateDataset,
     shards: Shards,
-    counts: npt.NDArray[np.unsignedinteger],
-    release: Release,
+    counts: npt.NDArray[np.integer],
+    release: AnyRelease,
     student: Student,
     settings: RunSettings,
     display: Display,
@@ -117,11 +110,13 @@ def _evaluate(
         probabilities = predict_probabilities(student.publishable, dataset.student_evaluation_features)
         metrics = evaluate(probabilities, dataset.evaluation_labels)
     with display.stage("comparison") as advance:
-        figures = baselines(dataset, counts, settings) if settings.baselines else {}
+        noiseless = answers_of(settings).noiseless_targets(counts, settings)
+        figures = baselines(dataset, noiseless, settings) if settings.baselines else {}
         advance(1, "models without privacy")
     with display.stage("reports") as advance:
         _publish(folder, dataset, release, student, settings, metrics, probabilities)
-        write_private_report(folder.private / "report.html", _private_facts(settings.name, counts, shards, figures))
+        models = {"student": metrics, **figures} if metrics else {}
+        write_private_report(folder.private / "report.html", _private_facts(settings.name, counts, shards, models))
         folder.finish({"metrics": metrics, "private_figures": figures, "seconds": display.seconds})
         advance(1, str(folder.release / "report.html"))
     return RunResult(folder, release, student, metrics, figures)
@@ -130,7 +125,7 @@ def _evaluate(
 def _publish(
     folder: RunFolder,
     dataset: PrivateDataset,
-    release: Release,
+    release: AnyRelease,
     student: Student,
     settings: RunSettings,
     metrics: dict[str, float],
@@ -152,50 +147,40 @@ def _publish(
             name=settings.name,
             settings=_public_settings(settings, release),
             certificate=json.loads(release.certificate.to_json()),
-            labels=release.labels,
-            scores=None,
             cutoff=settings.privacy.cutoff,
             class_names=dataset.class_names,
             curve=student.losses,
             metrics=metrics if public else {},
             majority=float(np.bincount(labels).max() / len(labels)) if public else None,
             confusion=confusion_matrix(probabilities, labels) if public else None,
-            comparison=_comparison(settings, len(release.labels), dataset.num_classes),
+            **answers_of(settings).facts(release, settings, dataset.num_classes),
         ),
     )
 
 
-def _public_settings(settings: RunSettings, release: Release) -> dict[str, Any]:
+def _public_settings(settings: RunSettings, release: AnyRelease) -> dict[str, Any]:
     return {
         "teachers": settings.num_teachers,
         "mechanism": settings.privacy.mechanism,
         "epsilon": settings.privacy.epsilon,
         "delta": settings.privacy.delta,
         "cutoff": settings.privacy.cutoff,
-        "queries": len(release.labels),
+        "bins": settings.privacy.bins or "none: hard labels",
+        "queries": len(release.answered),
         "answered": int(release.answered.sum()),
         "a paid non-answer is taught as": settings.student.unanswered,
         "seed of weights and splits": settings.seed,
     }
 
 
-def _comparison(settings: RunSettings, num_queries: int, num_classes: int) -> dict[str, dict[float, float]]:
-    table = plan(
-        num_teachers=settings.num_teachers,
-        num_queries=num_queries,
-        num_classes=num_classes,
-        epsilon=settings.privacy.epsilon,
-        delta=settings.privacy.delta,
-    ).table
-    return {row.mechanism: dict(row.expected_agreeing) for row in table}
-
-
-def _private_facts(name: str, counts: npt.NDArray[np.unsignedinteger], shards: Shards, figures: dict[str, float]) -> PrivateFacts:
+def _private_facts(
+    name: str, counts: npt.NDArray[np.integer], shards: Shards, models: dict[str, dict[str, float]]
+) -> PrivateFacts:
     ordered = np.sort(counts, axis=1).astype(np.int64)
     total = np.maximum(ordered.sum(1), 1)
     return PrivateFacts(
         name=name,
-        figures=figures,
+        models=models,
         gaps=ordered[:, -1] - ordered[:, -2],
         winners_share=ordered[:, -1] / total,
         shard_sizes=np.diff(shards.offsets),
@@ -207,11 +192,14 @@ def _private_facts(name: str, counts: npt.NDArray[np.unsignedinteger], shards: S
 def _tell(result: RunResult, settings: RunSettings, display: Display) -> None:
     certificate = result.release.certificate
     rows: dict[str, object] = {
-        "labels released": f"{int(result.release.answered.sum()):,} of {len(result.release.labels):,} asked",
+        "labels released": f"{int(result.release.answered.sum()):,} of {len(result.release.answered):,} asked",
         "epsilon, delta": f"{certificate.epsilon:.4g}, {certificate.delta:.3g} ({certificate.neighbours})",
     }
     rows |= {f"student {name}": f"{value:.4f}" for name, value in result.metrics.items()}
-    rows |= {name: f"{value:.4f}" for name, value in result.private_figures.items()}
+    rows |= {
+        name: ", ".join(f"{figure} {value:.4f}" for figure, value in figures.items())
+        for name, figures in result.private_figures.items()
+    }
     rows["time"] = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in display.seconds.items() if seconds >= 0.05)
     display.table(settings.name, rows, private=list(result.private_figures))
     display.say(f"Publish as it is:  {result.folder.release}\nKeep private:      {result.folder.private}")

@@ -26,7 +26,7 @@ class PrivacySettings:
         options: further options of its calibration.
         cutoff: paid non-answers before the session halts; None lets the planner choose from public sizes.
         neighbours: the neighbouring relation; None is the data's own.
-        bins: for soft labels, bins of the histogram; None for hard labels.
+        bins: for soft labels, bins of the histogram; None for hard labels. Soft labels need a cutoff.
     """
 
     epsilon: float
@@ -46,6 +46,7 @@ class PrivacySettings:
             choice("privacy.neighbours", self.neighbours, NEIGHBOURS)
         if self.bins is not None:
             positive_integer("privacy.bins", self.bins, minimum=3)
+            positive_integer("privacy.cutoff", self.cutoff)  # the planner chooses for hard labels only
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

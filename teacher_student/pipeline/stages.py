@@ -1,7 +1,7 @@
 """The stages of a run. Each writes what it made, so that a run that was killed goes on where it was.
 
-What flows back: nothing. Teachers see their own shard, votes see public points, labels see vote counts through a session,
-the student sees the release.
+What flows back: nothing. Teachers see their own shard, votes see public points, labels see votes through a session, the
+student sees the release. How teachers are asked, and what is released, is in `hard_labels` and `soft_labels`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,12 @@ import numpy.typing as npt
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch import nn
 
-from teacher_student.aggregation import LabelSession, Release
-from teacher_student.aggregation.votes import add_votes, empty_counts
 from teacher_student.data import PrivateDataset, ShardManifest, Shards, shard_dataset
 from teacher_student.monitoring.console import Advance
-from teacher_student.pipeline.folder import RunFolder, write_array
+from teacher_student.pipeline.folder import RunFolder
 from teacher_student.pipeline.settings import NetworkClass, RunSettings
-from teacher_student.student import Standardized, Student, fit_student, targets_from_labels
-from teacher_student.teachers import TeacherEnsemble, predict_votes, train_teachers
-
-QUERIES_PER_ANSWER = 4096
-"""Queries answered in one transaction of the session."""
+from teacher_student.student import Standardized, Student, Targets, fit_student
+from teacher_student.teachers import TeacherEnsemble, train_teachers
 
 
 def make_shards(folder: RunFolder, dataset: PrivateDataset, settings: RunSettings) -> Shards:
@@ -56,56 +51,10 @@ def train(folder: RunFolder, dataset: PrivateDataset, shards: Shards, settings: 
     )
 
 
-def collect_votes(
-    folder: RunFolder, dataset: PrivateDataset, ensemble: TeacherEnsemble, settings: RunSettings, advance: Advance
-) -> npt.NDArray[np.unsignedinteger]:
-    """Return (num_queries, num_classes) vote counts on the public points, streamed block by block."""
-    path = folder.votes / "counts.npy"
-    if path.exists():
-        return np.load(path, allow_pickle=False)
-    num_queries = len(dataset.public_features)
-    counts = empty_counts(num_queries, dataset.num_classes, num_teachers=settings.num_teachers)
-    done = 0
-    for block in predict_votes(ensemble, dataset.public_features, trainer_options=settings.trainer):
-        add_votes(counts[done : done + len(block)], block)
-        done += len(block)
-        advance(done, "")
-    write_array(path, counts)
-    return counts
-
-
-def release_labels(
-    folder: RunFolder, dataset: PrivateDataset, counts: npt.NDArray[np.unsignedinteger], settings: RunSettings, advance: Advance
-) -> Release:
-    """Ask the session for the label of every public point, in their order. Asking again gives the recorded answer."""
-    privacy = settings.privacy
-    with LabelSession(
-        num_classes=dataset.num_classes,
-        epsilon=privacy.epsilon,
-        delta=privacy.delta,
-        cutoff=privacy.cutoff,
-        mechanism=privacy.mechanism,
-        num_queries=len(counts),
-        num_teachers=settings.num_teachers,
-        neighbours=privacy.neighbours or dataset.neighbours,
-        state=folder.private / "session.sqlite",
-        **privacy.options,
-    ) as session:
-        for start in range(0, len(counts), QUERIES_PER_ANSWER):
-            part = slice(start, start + QUERIES_PER_ANSWER)
-            session.answer(counts=counts[part], query_ids=np.arange(len(counts))[part])
-            advance(min(part.stop, len(counts)), f"{session.remaining_cutoff} of the cutoff left")
-        release = session.release()
-    if not (folder.release / "certificate.json").exists():
-        release.save(folder.release)
-    return release
-
-
 def teach_student(
-    folder: RunFolder, dataset: PrivateDataset, release: Release, settings: RunSettings, advance: Advance
+    folder: RunFolder, dataset: PrivateDataset, targets: Targets, settings: RunSettings, advance: Advance
 ) -> Student:
-    """Train the student on the released labels alone; its curves may be published."""
-    targets = targets_from_labels(release.labels, dataset.num_classes, unanswered=settings.student.unanswered, seed=settings.seed)
+    """Train the student on what was released alone; its curves may be published."""
     logger = TensorBoardLogger(folder.release, name="tensorboard", version="") if settings.tensorboard else False
     return fit_student(
         student_network(settings.student_network, dataset.student_public_features, dataset.num_classes),

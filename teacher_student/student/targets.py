@@ -33,6 +33,10 @@ class Targets:
     weights: npt.NDArray[np.float32]
     unlabeled: npt.NDArray[np.bool_]
 
+    def __getitem__(self, points: npt.NDArray[np.bool_]) -> Targets:
+        """Return the targets of some of the points."""
+        return Targets(self.probabilities[points], self.weights[points], self.unlabeled[points])
+
 
 def targets_from_labels(labels: npt.ArrayLike, num_classes: int, *, unanswered: str = "uniform", seed: int = 0) -> Targets:
     """Turn released labels into targets.
@@ -61,23 +65,61 @@ def targets_from_labels(labels: npt.ArrayLike, num_classes: int, *, unanswered: 
         raise ArgumentError("labels must hold at least one answer, got none; raise epsilon, the cutoff or the number of teachers")
     probabilities = np.full((len(labels), num_classes), 1 / num_classes, dtype=np.float32)
     probabilities[answered] = np.eye(num_classes, dtype=np.float32)[labels[answered]]
+    return _targets(probabilities, answered, abstained, unanswered, seed)
+
+
+def targets_from_scores(
+    scores: npt.ArrayLike, *, abstained: npt.ArrayLike | None = None, unanswered: str = "uniform", seed: int = 0
+) -> Targets:
+    """Turn released soft labels into targets.
+
+    Args:
+        scores: (num_queries,) estimated probability of class 1, or (num_queries, num_classes) one-vs-rest; NaN where not
+            answered. Classes without an answer share what the others leave of 1; each point's scores are then divided by
+            their sum. A point without any answer has no target.
+        abstained: (num_queries,) bool, points that were paid for and not answered; None for none.
+        unanswered: one of `UNANSWERED`, what those become.
+        seed: for `random`; post-processing needs no secret randomness.
+
+    Raises:
+        ArgumentError: scores outside [0, 1], or a release without a single answer.
+    """
+    table = np.asarray(scores, dtype=np.float32)
+    choice("unanswered", unanswered, UNANSWERED)
+    if table.ndim == 1:
+        table = np.stack([np.full_like(table, np.nan), table], axis=1)
+    if table.ndim != 2 or table.shape[1] < 2:
+        raise ArgumentError(f"scores must have the shape (num_queries,) or (num_queries, num_classes), got {table.shape}")
+    known = np.isfinite(table)
+    if (known & ((table < 0) | (table > 1))).any() or np.isinf(table).any():
+        raise ArgumentError("scores must lie in [0, 1], or be NaN where not answered")
+    answered = np.asarray(known.any(axis=1))
+    if not answered.any():
+        raise ArgumentError("scores must hold at least one answer, got none; raise epsilon or the cutoff, or take fewer bins")
+    silent = np.zeros(len(table), dtype=bool) if abstained is None else np.asarray(abstained, dtype=bool)
+    return _targets(_complete(table, known), answered, silent & ~answered, unanswered, seed)
+
+
+def _complete(table: npt.NDArray[np.float32], known: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
+    """Give classes without a score what the others leave, in equal parts, and make each row sum to 1."""
+    left = np.maximum(0, 1 - np.where(known, table, 0).sum(1, keepdims=True)) / np.maximum(1, (~known).sum(1, keepdims=True))
+    filled = np.where(known, table, left)
+    total = filled.sum(1, keepdims=True)
+    return np.where(total > 0, filled / np.where(total > 0, total, 1), 1 / table.shape[1]).astype(np.float32)
+
+
+def _targets(
+    probabilities: npt.NDArray[np.float32],
+    answered: npt.NDArray[np.bool_],
+    abstained: npt.NDArray[np.bool_],
+    unanswered: str,
+    seed: int,
+) -> Targets:
+    """Do with paid non-answers as `unanswered` says; rows without an answer hold 1 / num_classes everywhere."""
+    num_classes = probabilities.shape[1]
     has_target = answered | abstained if unanswered in ("uniform", "random") else answered
     if unanswered == "random":
         guesses = np.random.default_rng(seed).integers(num_classes, size=int(abstained.sum()))
         probabilities[abstained] = np.eye(num_classes, dtype=np.float32)[guesses]
     unlabeled = ~has_target & ~(abstained & (unanswered == "drop"))
     return Targets(probabilities, has_target.astype(np.float32), unlabeled)
-
-
-def targets_from_scores(scores: npt.ArrayLike) -> Targets:
-    """Turn released soft labels of a binary problem into targets.
-
-    Args:
-        scores: (num_queries,) estimated probability of class 1, NaN where not answered (those points stay unlabeled).
-    """
-    scores = np.asarray(scores, dtype=np.float32)
-    answered = np.isfinite(scores)
-    if scores.ndim != 1 or not answered.any():
-        raise ArgumentError("scores must hold at least one answer in one dimension; raise epsilon, the cutoff or the bin width")
-    filled = np.where(answered, scores, np.float32(0.5))
-    return Targets(np.stack([1 - filled, filled], axis=1), answered.astype(np.float32), ~answered)

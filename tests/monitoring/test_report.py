@@ -70,7 +70,7 @@ def test_report_is_the_same_for_the_same_facts(tmp_path):
 def test_private_report_says_that_it_is(tmp_path):
     facts = PrivateFacts(
         name="adult",
-        figures={"non-private accuracy": 0.851},
+        models={"student": {"accuracy": 0.84, "brier score": 0.11}, "non-private model": {"accuracy": 0.857}},
         gaps=np.array([3, 5]),
         winners_share=np.array([0.6, 0.9]),
         shard_sizes=np.array([30, 31]),
@@ -80,6 +80,7 @@ def test_private_report_says_that_it_is(tmp_path):
     write_private_report(tmp_path / "report.html", facts)
     text = (tmp_path / "report.html").read_text()
     assert "Do not publish" in text
+    assert text.index("0.8400") < text.index("0.1100") < text.index("0.8570")
     assert text.count("<svg") == 4
 
 

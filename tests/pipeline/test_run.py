@@ -14,7 +14,7 @@ import torch
 
 from teacher_student import ABSTAIN, HALTED, ArgumentError
 from teacher_student.app import compose, settings_from_config
-from teacher_student.pipeline import RunSettings, load_student, run, stages, verify_folder
+from teacher_student.pipeline import RunSettings, hard_labels, load_student, run, stages, verify_folder
 from teacher_student.student import predict_probabilities
 
 
@@ -97,7 +97,8 @@ def test_finished_run_is_not_overwritten(finished):
 @pytest.mark.parametrize("stage", ["train", "collect_votes", "release_labels", "teach_student"])
 def test_killed_run_goes_on_and_answers_nothing_twice(stage, tmp_path, monkeypatch):
     """After a kill at a stage's end the labels, once given, stay; the teachers and the student are the uninterrupted ones."""
-    path, whole = tmp_path / "run", getattr(stages, stage)
+    path, home = tmp_path / "run", stages if hasattr(stages, stage) else hard_labels
+    whole = getattr(home, stage)
     seen = {}
 
     class KilledError(Exception):
@@ -107,10 +108,10 @@ def test_killed_run_goes_on_and_answers_nothing_twice(stage, tmp_path, monkeypat
         seen["result"] = whole(*arguments, **keywords)
         raise KilledError
 
-    monkeypatch.setattr(stages, stage, kill)
+    monkeypatch.setattr(home, stage, kill)
     with pytest.raises(KilledError):
         run(settings(), path)
-    monkeypatch.setattr(stages, stage, whole)
+    monkeypatch.setattr(home, stage, whole)
     result = run(settings(), path)
     if stage == "release_labels":
         assert np.array_equal(seen["result"].labels, result.release.labels)
@@ -122,9 +123,9 @@ def test_killed_run_goes_on_and_answers_nothing_twice(stage, tmp_path, monkeypat
 
 
 def test_labels_cut_off_half_way_keep_their_answers(tmp_path, monkeypatch):
-    monkeypatch.setattr(stages, "QUERIES_PER_ANSWER", 150)
+    monkeypatch.setattr(hard_labels, "QUERIES_PER_ANSWER", 150)
     answered = []
-    original = stages.LabelSession.answer
+    original = hard_labels.LabelSession.answer
 
     def answer(self, *arguments, **keywords):
         if len(answered) == 2:
@@ -132,10 +133,10 @@ def test_labels_cut_off_half_way_keep_their_answers(tmp_path, monkeypatch):
         answered.append(original(self, *arguments, **keywords))
         return answered[-1]
 
-    monkeypatch.setattr(stages.LabelSession, "answer", answer)
+    monkeypatch.setattr(hard_labels.LabelSession, "answer", answer)
     with pytest.raises(KeyboardInterrupt):
         run(settings(), tmp_path / "run")
-    monkeypatch.setattr(stages.LabelSession, "answer", original)
+    monkeypatch.setattr(hard_labels.LabelSession, "answer", original)
     result = run(settings(), tmp_path / "run")
     assert np.array_equal(result.release.labels[:300], np.concatenate(answered))
     assert (result.release.labels == ABSTAIN).sum() <= 10

@@ -1,0 +1,54 @@
+"""What differs between hard and soft labels, and nothing else: `hard_labels` and `soft_labels` each offer these functions."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.aggregation.release import Release
+from teacher_student.aggregation.soft_release import SoftRelease
+from teacher_student.data import PrivateDataset
+from teacher_student.monitoring.console import Advance
+from teacher_student.pipeline import hard_labels, soft_labels
+from teacher_student.pipeline.folder import RunFolder
+from teacher_student.pipeline.settings import RunSettings
+from teacher_student.student import Targets
+from teacher_student.teachers import TeacherEnsemble
+
+AnyRelease = Release | SoftRelease
+
+
+class Answers(Protocol):
+    """One way to ask the teachers and to release what they say."""
+
+    def check(self, settings: RunSettings, dataset: PrivateDataset) -> None:
+        """Refuse what could only fail after the training: an infeasible budget, data of another kind."""
+
+    def collect_votes(
+        self, folder: RunFolder, dataset: PrivateDataset, ensemble: TeacherEnsemble, settings: RunSettings, advance: Advance
+    ) -> npt.NDArray[Any]:
+        """Return votes on the public points, one row each, streamed block by block and kept in the folder. Private."""
+
+    def release_labels(
+        self, folder: RunFolder, dataset: PrivateDataset, votes: npt.NDArray[Any], settings: RunSettings, advance: Advance
+    ) -> Any:
+        """Ask the session about every public point, in their order. Asking again gives the recorded answer."""
+
+    def targets(self, release: Any, settings: RunSettings, num_classes: int) -> Targets:
+        """Return what the student learns from."""
+
+    def count_votes(self, votes: npt.NDArray[Any], settings: RunSettings) -> npt.NDArray[np.integer]:
+        """Return (num_queries, columns) votes for each class, or scores in each bin. Private."""
+
+    def noiseless_targets(self, counts: npt.NDArray[np.integer], settings: RunSettings) -> Targets:
+        """Return what a student would learn from, were every query answered without noise. Private."""
+
+    def facts(self, release: Any, settings: RunSettings, num_classes: int) -> dict[str, Any]:
+        """Return what the publishable report says of the release: `labels`, `scores` and `comparison`."""
+
+
+def answers_of(settings: RunSettings) -> Answers:
+    """Return the way that the settings ask for: scores where a number of bins is set, labels otherwise."""
+    return hard_labels if settings.privacy.bins is None else soft_labels

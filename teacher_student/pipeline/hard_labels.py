@@ -1,0 +1,108 @@
+"""Hard labels: teachers vote for a class, and the session says which class they agree on. See `answers.Answers`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from teacher_student.aggregation.label_session import LabelSession
+from teacher_student.aggregation.release import Release
+from teacher_student.aggregation.votes import Table, add_votes, empty_counts
+from teacher_student.data import PrivateDataset
+from teacher_student.mechanisms import distance_to_instability
+from teacher_student.monitoring.console import Advance
+from teacher_student.pipeline.folder import RunFolder, write_array
+from teacher_student.pipeline.settings import RunSettings
+from teacher_student.privacy import calibrate
+from teacher_student.privacy.planner import plan
+from teacher_student.student import Targets, targets_from_labels
+from teacher_student.teachers import TeacherEnsemble, predict_votes
+
+QUERIES_PER_ANSWER = 4096
+"""Queries answered in one transaction of the session."""
+
+
+def check(settings: RunSettings, dataset: PrivateDataset) -> None:
+    """Refuse an infeasible budget."""
+    privacy = settings.privacy
+    if privacy.cutoff is not None:
+        calibrate(
+            privacy.mechanism,
+            epsilon=privacy.epsilon,
+            delta=privacy.delta,
+            cutoff=privacy.cutoff,
+            num_queries=len(dataset.public_features),
+            **privacy.options,
+        )
+
+
+def collect_votes(
+    folder: RunFolder, dataset: PrivateDataset, ensemble: TeacherEnsemble, settings: RunSettings, advance: Advance
+) -> Table:
+    """Return (num_queries, num_classes) vote counts on the public points, streamed block by block."""
+    path = folder.votes / "counts.npy"
+    if path.exists():
+        return np.load(path, allow_pickle=False)
+    num_queries = len(dataset.public_features)
+    counts = empty_counts(num_queries, dataset.num_classes, num_teachers=settings.num_teachers)
+    done = 0
+    for block in predict_votes(ensemble, dataset.public_features, trainer_options=settings.trainer):
+        add_votes(counts[done : done + len(block)], block)
+        done += len(block)
+        advance(done, "")
+    write_array(path, counts)
+    return counts
+
+
+def release_labels(folder: RunFolder, dataset: PrivateDataset, votes: Table, settings: RunSettings, advance: Advance) -> Release:
+    """Ask the session for the label of every public point, in their order. Asking again gives the recorded answer."""
+    privacy = settings.privacy
+    with LabelSession(
+        num_classes=dataset.num_classes,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        cutoff=privacy.cutoff,
+        mechanism=privacy.mechanism,
+        num_queries=len(votes),
+        num_teachers=settings.num_teachers,
+        neighbours=privacy.neighbours or dataset.neighbours,
+        state=folder.private / "session.sqlite",
+        **privacy.options,
+    ) as session:
+        for start in range(0, len(votes), QUERIES_PER_ANSWER):
+            part = slice(start, start + QUERIES_PER_ANSWER)
+            session.answer(counts=votes[part], query_ids=np.arange(len(votes))[part])
+            advance(min(part.stop, len(votes)), f"{session.remaining_cutoff} of the cutoff left")
+        release = session.release()
+    if not (folder.release / "certificate.json").exists():
+        release.save(folder.release)
+    return release
+
+
+def targets(release: Release, settings: RunSettings, num_classes: int) -> Targets:
+    """Return one-hot targets, and for paid non-answers what the setting says."""
+    return targets_from_labels(release.labels, num_classes, unanswered=settings.student.unanswered, seed=settings.seed)
+
+
+def count_votes(votes: Table, settings: RunSettings) -> Table:  # noqa: ARG001
+    """Return the votes: they are counts already."""
+    return votes
+
+
+def noiseless_targets(counts: Table, settings: RunSettings) -> Targets:  # noqa: ARG001
+    """Return the plurality label of every point."""
+    return targets_from_labels(distance_to_instability(counts)[0], counts.shape[1])
+
+
+def facts(release: Release, settings: RunSettings, num_classes: int) -> dict[str, Any]:
+    """Return the labels, and what each mechanism would have answered (the planner's table, from public sizes)."""
+    table = plan(
+        num_teachers=settings.num_teachers,
+        num_queries=len(release.labels),
+        num_classes=num_classes,
+        epsilon=settings.privacy.epsilon,
+        delta=settings.privacy.delta,
+    ).table
+    comparison = {row.mechanism: dict(row.expected_agreeing) for row in table}
+    return {"labels": release.labels, "scores": None, "comparison": comparison}

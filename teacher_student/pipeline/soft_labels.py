@@ -1,0 +1,116 @@
+"""Soft labels of two classes: teachers give probabilities, the session says on which bin they agree. See `answers.Answers`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.aggregation.soft_label import MECHANISMS, SoftLabelSession
+from teacher_student.aggregation.soft_release import SoftRelease
+from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer
+from teacher_student.data import PrivateDataset
+from teacher_student.labels import ABSTAIN
+from teacher_student.mechanisms import distance_to_instability
+from teacher_student.mechanisms.soft_histogram import check_bins, histograms, split
+from teacher_student.monitoring.console import Advance
+from teacher_student.pipeline.folder import RunFolder, growing_array
+from teacher_student.pipeline.settings import PrivacySettings, RunSettings
+from teacher_student.privacy import calibrate_soft
+from teacher_student.student import Targets, targets_from_scores
+from teacher_student.teachers import TeacherEnsemble, predict_scores
+
+QUERIES_PER_ANSWER = 4096
+"""Queries answered in one transaction of the session."""
+
+Scores = npt.NDArray[np.float32]
+
+
+def check(settings: RunSettings, dataset: PrivateDataset) -> None:
+    """Refuse more than two classes, a mechanism without a threshold, and an infeasible budget."""
+    privacy = settings.privacy
+    if dataset.num_classes != 2:
+        raise ArgumentError(
+            f"privacy.bins must be null for {dataset.num_classes} classes: soft labels need two, got bins = {privacy.bins}"
+        )
+    choice("mechanism", privacy.mechanism, MECHANISMS)
+    calibrate_soft(
+        privacy.mechanism,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        cutoff=_cutoff(privacy),
+        num_queries=len(dataset.public_features),
+        **privacy.options,
+    )
+
+
+def _cutoff(privacy: PrivacySettings) -> int:
+    return positive_integer("privacy.cutoff", privacy.cutoff)
+
+
+def collect_votes(
+    folder: RunFolder, dataset: PrivateDataset, ensemble: TeacherEnsemble, settings: RunSettings, advance: Advance
+) -> Scores:
+    """Return (num_queries, num_teachers) probabilities of class 1, NaN where a teacher abstains; written as they are made."""
+    path = folder.votes / "scores.npy"
+    if not path.exists():
+        done = 0
+        with growing_array(path, (len(dataset.public_features), settings.num_teachers), np.float32) as table:
+            for block in predict_scores(ensemble, dataset.public_features, trainer_options=settings.trainer):
+                table[done : done + len(block)] = block
+                done += len(block)
+                advance(done, "")
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def release_labels(
+    folder: RunFolder, dataset: PrivateDataset, votes: Scores, settings: RunSettings, advance: Advance
+) -> SoftRelease:
+    """Ask the session for the score of every public point, in their order. Asking again gives the recorded answer."""
+    privacy = settings.privacy
+    with SoftLabelSession(
+        _bins(settings),
+        privacy.epsilon,
+        privacy.delta,
+        _cutoff(privacy),
+        privacy.mechanism,
+        num_queries=len(votes),
+        neighbours=privacy.neighbours or dataset.neighbours,
+        state=folder.private / "session.sqlite",
+        **privacy.options,
+    ) as session:
+        for start in range(0, len(votes), QUERIES_PER_ANSWER):
+            part = slice(start, start + QUERIES_PER_ANSWER)
+            session.answer(votes[part], query_ids=range(len(votes))[part])
+            advance(min(part.stop, len(votes)), f"{session.remaining_units} units left")
+        release = session.release()
+    if not (folder.release / "certificate.json").exists():
+        release.save(folder.release)
+    return release
+
+
+def _bins(settings: RunSettings) -> int:
+    return positive_integer("privacy.bins", settings.privacy.bins, minimum=3)
+
+
+def targets(release: SoftRelease, settings: RunSettings, num_classes: int) -> Targets:  # noqa: ARG001
+    """Return the scores as targets, and for paid non-answers what the setting says."""
+    abstained = np.asarray(release.codes == ABSTAIN)
+    return targets_from_scores(release.scores, abstained=abstained, unanswered=settings.student.unanswered, seed=settings.seed)
+
+
+def count_votes(votes: Scores, settings: RunSettings) -> Integers:
+    """Return (num_queries, bins) plain histograms."""
+    return split(histograms(votes, check_bins(_bins(settings), len(votes))))[1]
+
+
+def noiseless_targets(counts: npt.NDArray[np.integer], settings: RunSettings) -> Targets:
+    """Return the midpoint of every point's fullest bin."""
+    fullest, _ = distance_to_instability(counts)
+    return targets_from_scores((2 * fullest + 1) / (2 * _bins(settings)))
+
+
+def facts(release: SoftRelease, settings: RunSettings, num_classes: int) -> dict[str, Any]:  # noqa: ARG001
+    """Return the scores; the planner compares mechanisms for hard labels only."""
+    return {"labels": None, "scores": release.scores, "comparison": {}}
