@@ -46,7 +46,7 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(conf_folder())):
             return hydra.compose(config_name, list(overrides))
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, ValueError) as error:  # Hydra raises a bare ValueError for GROUP=null
         raise ArgumentError(_one_line(error, config_name, overrides)) from error
 
 

@@ -1,0 +1,89 @@
+"""Your own table from the command line: a private model in one command, and one clear line for each thing that may be wrong."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from teacher_student.app import dispatch
+
+
+def write(path: Path, columns: list[str], rows: list[list[object]]) -> None:
+    with path.open("w", newline="") as stream:
+        csv.writer(stream).writerows([columns, *rows])
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    """people.csv (private, with ids), others.csv (public, unlabeled), test.csv (labelled, public)."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+
+    def people(count: int) -> list[list[object]]:
+        ages, jobs = rng.integers(18, 90, count), rng.choice(["cook", "judge"], count)
+        pays = [
+            "yes" if age + 30 * (job == "judge") + rng.normal(0, 4) > 65 else "no" for age, job in zip(ages, jobs, strict=True)
+        ]
+        return [[int(age), str(job), pay] for age, job, pay in zip(ages, jobs, pays, strict=True)]
+
+    columns = ["person", "age", "job", "pays"]
+    write(tmp_path / "people.csv", columns, [[f"p{number}", *row] for number, row in enumerate(people(3000))])
+    write(tmp_path / "others.csv", columns[1:3], [row[:2] for row in people(300)])
+    write(tmp_path / "test.csv", columns[1:], people(300))
+    return tmp_path
+
+
+OWN = """experiment=table name=mine run_folder=mine console=quiet baselines=false
+    data.path=people.csv data.label=pays data.id=person data.public=others.csv data.evaluation=test.csv
+    teachers.number=200 student.settings.epochs=10 privacy.epsilon=4 privacy.cutoff=50""".split()  # noqa: SIM905 - reads like the command
+
+
+def run(*overrides: str) -> int | str | None:
+    try:
+        return dispatch(["run", *OWN, *overrides])
+    except SystemExit as stop:
+        return stop.code
+
+
+def test_own_table_becomes_a_private_model(tables):
+    assert run() == 0
+    assert dispatch(["verify", "mine"]) == 0
+    labels = np.loadtxt(tables / "mine" / "release" / "labels.csv", delimiter=",", skiprows=1, usecols=1)
+    assert (labels >= 0).sum() > 20
+
+
+def test_without_a_public_table_labels_alone_are_private(tables):
+    assert run("data.public=null", "data.label_private=200") == 0
+    assert '"neighbours": "label_only"' in (tables / "mine" / "release" / "certificate.json").read_text()
+
+
+def test_without_ids_the_guarantee_is_replace_one(tables):
+    assert run("data.id=null") == 0
+    assert '"neighbours": "replace_one"' in (tables / "mine" / "release" / "certificate.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["data.label=salary"], "salary"),
+        (["data.id=passport"], "passport"),
+        (["data.path=nobody.csv"], "nobody.csv"),
+        (["data.path=noise.csv"], "noise.csv"),
+        (["data.path=twice.csv"], "p1"),
+        (["data.public=null"], "public or label_private must be given"),
+        (["teachers.number=3001"], "teachers.number must be at most the number of records, got 3001"),
+        (["data.id=null", "privacy.neighbours=add_remove"], "privacy.neighbours"),
+    ],
+)
+def test_what_may_be_wrong_is_one_line_and_nothing_is_written(tables, capsys, overrides, says):
+    (tables / "noise.csv").write_bytes(bytes(range(128, 256)) * 10)
+    lines = (tables / "people.csv").read_text().splitlines()
+    (tables / "twice.csv").write_text("\n".join([*lines, lines[2]]) + "\n")
+    assert run(*overrides) == 2
+    complaint = capsys.readouterr().err.strip()
+    assert says in complaint
+    assert len(complaint.splitlines()) == 1
+    assert not (tables / "mine").exists()
