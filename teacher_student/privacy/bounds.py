@@ -1,0 +1,115 @@
+"""How many teachers suffice: Theorem utilitySubAgg for each calibration, with its constants checked.
+
+A query is *stable* if a fresh teacher gives its label with probability at least 3/4. With probability 1 - failure every stable
+query of a session is answered, with its label, as long as fewer than `cutoff` queries are unstable. Each takes half of `failure`:
+
+- *Votes.* With k >= 72 ln(2 m / failure) teachers, at least 2 k / 3 vote for the label in all m queries (Hoeffding: 3/4 - 2/3 is
+  1/12, and exp(-2 k / 144) m <= failure / 2). The gap is then at least k/3, the halved distance at least k/6 - 1.
+- *Noise.* Queries at distance `distance_answered` are all answered.
+
+Hence k = ceil(max(6 (distance + 1), 72 ln(2 m / failure))). The printed theorem has k/3 where k/6 - 1 is right, and leaves the
+second term out, which is not implied for large epsilon.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from teacher_student.arguments import ArgumentError, Floats, positive_integer, positive_number, probability
+from teacher_student.privacy.distributions import laplace_difference_tail, log_answer, log_refusal
+from teacher_student.privacy.redrawn import RedrawnThreshold, printed_scale
+from teacher_student.privacy.threshold import LARGEST_THRESHOLD, WINDOWS, ThresholdParameters, check_cutoff
+from teacher_student.privacy.tight import Stability
+
+
+class TightTeachers(NamedTuple):
+    """The fewest teachers that the default calibration needs, and the threshold ratio that needs no more."""
+
+    num_teachers: int
+    threshold_ratio: float
+
+
+def distance_answered(parameters: ThresholdParameters, *, num_queries: int, failure: float) -> int:
+    """Return the smallest distance at which all of `num_queries` queries are answered with probability 1 - failure.
+
+    One threshold: E_rho[1 - (1 - p(d - w - rho))^m] <= failure, exact. Redrawn thresholds: union over the queries.
+
+    >>> from teacher_student.privacy import calibrate
+    >>> distance_answered(calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=50), num_queries=1000, failure=0.025)
+    804
+    """
+    queries, failure = positive_integer("num_queries", num_queries), probability("failure", failure)
+    low, high = parameters.threshold, parameters.threshold + 1
+    while _some_refused(parameters, high, queries) > failure:
+        low, high = high, 2 * high
+        if high > 4 * LARGEST_THRESHOLD:
+            raise ArgumentError(f"failure must be reachable at some distance, got {failure:g}")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _some_refused(parameters, middle, queries) > failure else (low, middle)
+    return high
+
+
+def teachers_for_distance(distance: float, *, num_queries: int, failure: float) -> int:
+    """Return the k with which stable queries are at `distance` or more, but for probability failure / 2."""
+    queries, failure = positive_integer("num_queries", num_queries), probability("failure", failure)
+    return math.ceil(max(6 * (distance + 1), 72 * math.log(2 * queries / failure)))
+
+
+def teachers_needed(parameters: ThresholdParameters, *, num_queries: int, failure: float) -> int:
+    """Return the k with which all stable queries are answered with their label, with probability 1 - failure.
+
+    Args:
+        parameters: of any stability mechanism.
+        num_queries: m.
+        failure: beta.
+    """
+    distance = distance_answered(parameters, num_queries=num_queries, failure=probability("failure", failure) / 2)
+    return teachers_for_distance(distance, num_queries=num_queries, failure=failure)
+
+
+def teachers_printed(*, epsilon: float, delta: float, cutoff: int, num_queries: int, failure: float) -> int:
+    """Return the k of the printed calibration: ceil(max(6 (w + 4 lambda ln(4 m T / failure) + 1), 72 ln(2 m / failure))).
+
+    >>> teachers_printed(epsilon=1.0, delta=1e-5, cutoff=50, num_queries=1000, failure=0.05)
+    83047
+    """
+    queries, runs = positive_integer("num_queries", num_queries), check_cutoff(cutoff)
+    delta, failure = probability("delta", delta), probability("failure", failure)
+    scale = printed_scale(positive_number("epsilon", epsilon), delta, runs)
+    threshold = 2 * scale * math.log(2 * queries / delta)
+    margin = 4 * scale * math.log(4 * queries * runs / failure)
+    return teachers_for_distance(threshold + margin, num_queries=queries, failure=failure)
+
+
+def teachers_tight(*, epsilon: float, delta: float, cutoff: int, num_queries: int, failure: float) -> TightTeachers:
+    """Return the fewest teachers for `stability` over all threshold ratios r.
+
+    A larger r needs a larger threshold and less noise per query, so that there is a best one; it may be chosen freely, since all
+    that goes in is public.
+
+    >>> teachers_tight(epsilon=1.0, delta=1e-5, cutoff=50, num_queries=1000, failure=0.05).num_teachers
+    4296
+    """
+
+    def teachers(log_ratio: float) -> int:
+        parameters = Stability.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff, threshold_ratio=math.exp(log_ratio))
+        return teachers_needed(parameters, num_queries=num_queries, failure=failure)
+
+    found = minimize_scalar(teachers, bounds=(math.log(1.2), math.log(12)), method="bounded", options={"xatol": 0.01})
+    return TightTeachers(teachers(float(found.x)), math.exp(float(found.x)))
+
+
+def _some_refused(parameters: ThresholdParameters, distance: int, num_queries: int) -> float:
+    """P(one or more of the queries, all at this distance, is refused); with redrawn thresholds a bound on it."""
+    above = distance - parameters.threshold
+    if isinstance(parameters, RedrawnThreshold):  # refused iff rho - nu >= distance - w
+        return num_queries * laplace_difference_tail(above, parameters.threshold_scale, parameters.query_scale)
+    window = WINDOWS[parameters.threshold_noise](parameters.threshold_scale)
+    refused: Floats = log_refusal(parameters.query_noise, above - window.support, parameters.query_scale)
+    with np.errstate(invalid="ignore"):
+        return float(window.mass @ -np.expm1(num_queries * log_answer(refused))) + window.outside
