@@ -14,6 +14,7 @@ from teacher_student.teachers.engines import Engine, Stack
 from teacher_student.teachers.optimizers import TeacherDecay, build_optimizer, clip_per_teacher
 from teacher_student.teachers.records import ChunkBatches, ChunkRecords
 from teacher_student.teachers.seeds import derived_keys, shard_seed
+from teacher_student.teachers.settings import TrainingSettings
 
 # Row indices are prepared this many at a time, so that memory does not grow with the number of steps.
 _ROWS_PER_WINDOW = 2**20
@@ -74,10 +75,18 @@ class ChunkTrainer:
         records: the chunk's records, on the device.
         master_seed: the run's seed.
         decays: weight decay of each of the chunk's teachers.
+        settings: the engine's, unless others are given.
     """
 
-    def __init__(self, engine: Engine, records: ChunkRecords, master_seed: int, decays: Sequence[float]) -> None:
-        self.engine, self.records, self.settings = engine, records, engine.settings
+    def __init__(
+        self,
+        engine: Engine,
+        records: ChunkRecords,
+        master_seed: int,
+        decays: Sequence[float],
+        settings: TrainingSettings | None = None,
+    ) -> None:
+        self.engine, self.records, self.settings = engine, records, settings or engine.settings
         self._batches = ChunkBatches(records, self.settings.batch_size, master_seed)
         seeds = [shard_seed(master_seed, shard, "draws") for shard in records.shards]
         self._keys = torch.tensor(seeds, dtype=torch.int64, device=records.features.device)
@@ -166,8 +175,8 @@ def rehearse(engine: Engine, record: Tensor, device: torch.device) -> None:
     """
     features, labels = torch.zeros((1, *record.shape), dtype=record.dtype), torch.zeros(1, dtype=torch.int64)
     records = ChunkRecords(features, labels, (0,), (0,), (0,), torch.ones(1, dtype=torch.bool)).to(device)
-    trainer = ChunkTrainer(engine, records, master_seed=0, decays=[0.0])
-    trainer.settings = dataclasses.replace(engine.settings, steps=2, warmup_steps=0)
+    brief = dataclasses.replace(engine.settings, steps=2, warmup_steps=0, batch_size=min(2, engine.settings.batch_size))
+    trainer = ChunkTrainer(engine, records, master_seed=0, decays=[0.0], settings=brief)
     stack = {name: value.detach().clone().unsqueeze(0) for name, value in engine.network.state_dict().items()}
     try:
         with torch.random.fork_rng(devices=[]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 from teacher_student import arguments
 from teacher_student.arguments import ArgumentError
 from teacher_student.teachers.chunk import rehearse
-from teacher_student.teachers.engines import Network, build_engine, chunk_size
+from teacher_student.teachers.engines import Network, build_engine, chunk_size, initial_stack
 from teacher_student.teachers.module import ChunkQueue, PointBlock, TeacherEnsemble
 from teacher_student.teachers.progress import Report
 from teacher_student.teachers.records import ShardedRecords, _tensor
@@ -109,7 +110,15 @@ def _build(
 
 def _manifest(ensemble: TeacherEnsemble, records: ShardedRecords) -> dict[str, Any]:
     shape = list(records.features.shape[1:])
-    return {**ensemble.manifest(), "record_shape": shape, "records": records.fingerprint(), "versions": versions()}
+    first = initial_stack(ensemble.network, ensemble.settings, ensemble.master_seed, (0,))
+    start = hashlib.blake2b(b"".join(first[name].numpy().tobytes() for name in sorted(first)), digest_size=16).hexdigest()
+    return {
+        **ensemble.manifest(),
+        "record_shape": shape,
+        "start": start,
+        "records": records.fingerprint(),
+        "versions": versions(),
+    }
 
 
 def _num_classes(network: Network, example: Tensor) -> int:

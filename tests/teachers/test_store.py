@@ -111,6 +111,7 @@ def test_the_folder_is_private(tmp_path):
         ({"settings": TrainingSettings(steps=11, chunk=2)}, "settings"),
         ({"seed": 1}, "master_seed"),
         ({"network": partial(MLP, D, C, (6,))}, "network"),
+        ({"network": partial(MLP, D, C, (5,), initial_bias=[0, 0, 1])}, "start"),
     ],
 )
 def test_teachers_of_another_training_are_refused(tmp_path, change, named):

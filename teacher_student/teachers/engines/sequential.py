@@ -15,7 +15,7 @@ from teacher_student.teachers.settings import TrainingSettings
 
 
 class SequentialEngine(Engine):
-    """A plain loop, in channels_last. Buffers are the teacher's own and travel in its stack.
+    """A plain loop, convolutions in channels_last. Buffers are the teacher's own and travel in its stack.
 
     Every teacher gets a fresh copy of the untouched network: what a user's module remembers in an attribute must not pass from
     one teacher to the next.
@@ -27,13 +27,18 @@ class SequentialEngine(Engine):
     def __init__(self, network: nn.Module, settings: TrainingSettings, dropout_keys: Sequence[str] = ()) -> None:
         super().__init__(network, settings, dropout_keys)
         self._untouched = copy.deepcopy(network)
-        self._format = torch.channels_last if any(p.ndim == 4 for p in network.parameters()) else torch.preserve_format
+        images = any(isinstance(module, nn.Conv2d) for module in network.modules())
+        grouped = any(isinstance(module, nn.GroupNorm) for module in network.modules())
+        # GroupNorm gathers whole channels, which costs it in channels_last what the convolutions gain.
+        self._format = torch.channels_last if images and not grouped else torch.preserve_format
 
     def _load(self, stack: Stack, teacher: int) -> None:
         state = {name: tensor[teacher] for name, tensor in stack.items()}
         device = next(iter(stack.values())).device
         self.network = copy.deepcopy(self._untouched)
-        self.network.to(device).to(memory_format=self._format)
+        self.network.to(device)
+        if self._format is torch.channels_last:
+            self.network.to(memory_format=self._format)
         self.network.load_state_dict(state)
 
     def pack(self, stack: Stack) -> list[Tensor]:
@@ -62,7 +67,8 @@ class SequentialEngine(Engine):
         return loss.detach().unsqueeze(0)
 
     def _formatted(self, features: Tensor) -> Tensor:
-        return features.contiguous(memory_format=self._format) if features.ndim == 4 else features
+        keep = features.ndim != 4 or self._format is torch.preserve_format
+        return features if keep else features.contiguous(memory_format=self._format)
 
     @torch.no_grad()
     def scores(self, stack: Stack, features: Tensor) -> Tensor:
