@@ -163,3 +163,26 @@ def test_different_noise_same_everything_else(tmp_path):
     keys = [json.loads((result.folder.private / "shards.json").read_text())["key"] for result in (one, two)]
     assert keys[0] != keys[1]
     assert one.release.certificate.parameters == two.release.certificate.parameters
+
+
+@pytest.mark.parametrize("unanswered", ["uniform", "random", "drop", "unlabeled"])
+def test_every_setting_for_paid_non_answers_goes_the_whole_way(unanswered, tmp_path, monkeypatch):
+    """Overlapping blobs leave points on which teachers differ; what the student sees of them is as the setting says."""
+    seen, teach = {}, stages.teach_student
+
+    def spy(folder, dataset, targets, *rest):
+        seen["targets"] = targets
+        return teach(folder, dataset, targets, *rest)
+
+    monkeypatch.setattr(stages, "teach_student", spy)
+    semi = ["+student.settings.pseudo_weight=0.5"] if unanswered == "unlabeled" else []
+    chosen = settings(f"student.settings.unanswered={unanswered}", "data.separation=2.0", *semi)
+    result = run(chosen, tmp_path / "run")
+    targets, abstained = seen["targets"], result.release.labels == ABSTAIN
+    assert abstained.any()
+    assert (targets.weights[abstained] == (unanswered in ("uniform", "random"))).all()
+    assert (targets.unlabeled[abstained] == (unanswered == "unlabeled")).all()
+    assert (targets.weights[result.release.labels == HALTED] == 0).all()
+    highest = targets.probabilities[abstained].max(1)
+    assert np.allclose(highest, 1 if unanswered == "random" else 1 / 3)
+    assert result.metrics["accuracy"] > 0.5

@@ -44,6 +44,36 @@ def test_scores_become_two_class_targets():
     assert targets.unlabeled.tolist() == [False, True, False]
 
 
+def test_one_vs_rest_scores_are_normalised_and_missing_classes_share_what_is_left():
+    table = [[0.5, 0.25, 0.25], [0.9, 0.9, 0.2], [0.7, np.nan, np.nan], [0.9, 0.9, np.nan], [np.nan] * 3, [0.0, 0.0, 0.0]]
+    targets = targets_from_scores(table)
+    expected = [[0.5, 0.25, 0.25], [0.45, 0.45, 0.1], [0.7, 0.15, 0.15], [0.5, 0.5, 0.0], [1 / 3] * 3, [1 / 3] * 3]
+    assert np.allclose(targets.probabilities, expected)
+    assert targets.weights.tolist() == [1, 1, 1, 1, 0, 1]
+    assert targets.unlabeled.tolist() == [False, False, False, False, True, False]
+
+
+def test_two_classes_one_vs_rest_say_what_one_score_says():
+    one, both = targets_from_scores([0.3, np.nan]), targets_from_scores([[0.7, 0.3], [np.nan, np.nan]])
+    assert np.allclose(one.probabilities, both.probabilities)
+    assert np.array_equal(one.weights, both.weights)
+
+
+def test_paid_non_answers_of_scores_follow_the_setting():
+    scores, abstained = [0.9, np.nan, np.nan], [False, True, False]
+    for unanswered in ("uniform", "random", "drop", "unlabeled"):
+        targets = targets_from_scores(scores, abstained=abstained, unanswered=unanswered)
+        assert targets.weights.tolist() == [1, unanswered in ("uniform", "random"), 0]
+        assert targets.unlabeled.tolist() == [False, unanswered == "unlabeled", True]
+        assert targets.probabilities[1].max() == (1 if unanswered == "random" else 0.5)
+
+
+@pytest.mark.parametrize("scores", [[1.1, 0.5], [-0.1], [np.inf, 0.5], [np.nan], 0.5, [[0.5], [0.5]], [[[0.5, 0.5]]]])
+def test_bad_scores_are_refused(scores):
+    with pytest.raises(ArgumentError, match="scores must"):
+        targets_from_scores(scores)
+
+
 @pytest.mark.parametrize("labels", [[3, 0], [-3, 0], [0.5, 1.0], [[0, 1]], [ABSTAIN, HALTED]])
 def test_bad_labels_are_refused(labels):
     with pytest.raises(ArgumentError, match="labels must"):
