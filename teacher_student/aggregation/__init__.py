@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from teacher_student.aggregation.label_session import LabelSession
+    from teacher_student.aggregation.labelling import label
+    from teacher_student.aggregation.ledger import Ledger
+    from teacher_student.aggregation.release import Release
+    from teacher_student.aggregation.soft_label import SoftLabelSession, label_soft
+    from teacher_student.aggregation.soft_release import SoftRelease
+    from teacher_student.aggregation.votes import add_votes, count_votes, empty_counts
 
 _HOMES = {
     "Account": "ledger",
@@ -33,7 +43,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -156,6 +156,12 @@ class PrivateDataset:
         return np.arange(len(self.private_features), dtype=np.int64)
 
     @property
+    def student_points(self) -> Features:
+        """The (m, ...) public points as the student sees them."""
+        assert self.student_public_features is not None  # set by __post_init__
+        return self.student_public_features
+
+    @property
     def unit(self) -> str:
         """Who is protected: "user" if the records name their owners, else "record"."""
         return "record" if self.private_users is None else "user"

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from teacher_student.data import PrivateDataset
+from teacher_student.pipeline.judgement import judge
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import student_network
-from teacher_student.student import Targets, fit_student, predict_probabilities, targets_from_labels
-from teacher_student.student.evaluation import evaluate
+from teacher_student.student import Targets, fit_student, targets_from_labels
 
 STEPS = 1500
 """Most optimiser steps of a comparison model: many more labels need fewer passes than the student's few."""
@@ -31,10 +31,11 @@ def baselines(dataset: PrivateDataset, noiseless: Targets, settings: RunSettings
     if dataset.evaluation_labels is None:
         return {}
     labels = targets_from_labels(dataset.private_labels, dataset.num_classes)
+    records = dataset.private_features if dataset.student_private_features is None else dataset.student_private_features
     return {
         "majority class": {"accuracy": float(np.bincount(dataset.evaluation_labels).max() / len(dataset.evaluation_labels))},
-        "student of noiseless labels": _figures(dataset, dataset.student_public_features, noiseless, settings),
-        "non-private model": _figures(dataset, dataset.student_private_features, labels, settings),
+        "student of noiseless labels": _figures(dataset, dataset.student_points, noiseless, settings),
+        "non-private model": _figures(dataset, records, labels, settings),
     }
 
 
@@ -45,7 +46,7 @@ def _figures(
     features, targets = features[usable], targets[usable]
     passes = max(1, STEPS * settings.student.batch_size // len(features))
     student = dataclasses.replace(settings.student, epochs=min(settings.student.epochs, passes), pseudo_weight=0.0)
-    network = student_network(settings.student_network, dataset.student_public_features, dataset.num_classes)
+    network = student_network(settings.student_network, dataset.student_points, dataset.num_classes)
     model = fit_student(
         network,
         features,
@@ -54,5 +55,4 @@ def _figures(
         seed=settings.seed,
         trainer_options=settings.trainer,
     )
-    probabilities = predict_probabilities(model.publishable, dataset.student_evaluation_features)
-    return evaluate(probabilities, dataset.evaluation_labels)
+    return judge(model, dataset).metrics

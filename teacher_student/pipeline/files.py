@@ -33,12 +33,9 @@ def label_file(
         raise ArgumentError("predictions or counts must name a file, and not both")
     if out.exists():
         raise ArgumentError(f"out must be a new folder, got {out}, which exists")
-    table = {
-        "predictions": None if predictions is None else read_table(predictions),
-        "counts": None if counts is None else read_table(counts),
-    }
     release = label(
-        **table,
+        None if predictions is None else read_table(predictions),
+        counts=None if counts is None else read_table(counts),
         num_classes=num_classes,
         num_teachers=num_teachers,
         epsilon=epsilon,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from teacher_student.mechanisms import distance_to_instability
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline.folder import RunFolder, write_array
 from teacher_student.pipeline.settings import RunSettings
-from teacher_student.privacy import calibrate
 from teacher_student.privacy.planner import plan
 from teacher_student.student import Targets, targets_from_labels
 from teacher_student.teachers import TeacherEnsemble, predict_votes
@@ -23,18 +23,26 @@ QUERIES_PER_ANSWER = 4096
 """Queries answered in one transaction of the session."""
 
 
-def check(settings: RunSettings, dataset: PrivateDataset) -> None:
-    """Refuse an infeasible budget."""
+def open_session(settings: RunSettings, dataset: PrivateDataset, state: Path | None) -> LabelSession:
+    """Return the session of a run, calibrated from public sizes; in memory without a state file."""
     privacy = settings.privacy
-    if privacy.cutoff is not None:
-        calibrate(
-            privacy.mechanism,
-            epsilon=privacy.epsilon,
-            delta=privacy.delta,
-            cutoff=privacy.cutoff,
-            num_queries=len(dataset.public_features),
-            **privacy.options,
-        )
+    return LabelSession(
+        num_classes=dataset.num_classes,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        cutoff=privacy.cutoff,
+        mechanism=privacy.mechanism,
+        num_queries=len(dataset.public_features),
+        num_teachers=settings.num_teachers,
+        neighbours=privacy.neighbours or dataset.neighbours,
+        state=state,
+        **privacy.options,
+    )
+
+
+def check(settings: RunSettings, dataset: PrivateDataset) -> None:
+    """Refuse an infeasible budget: a session that is never asked spends nothing."""
+    open_session(settings, dataset, None).close()
 
 
 def collect_votes(
@@ -57,22 +65,10 @@ def collect_votes(
 
 def release_labels(folder: RunFolder, dataset: PrivateDataset, votes: Table, settings: RunSettings, advance: Advance) -> Release:
     """Ask the session for the label of every public point, in their order. Asking again gives the recorded answer."""
-    privacy = settings.privacy
-    with LabelSession(
-        num_classes=dataset.num_classes,
-        epsilon=privacy.epsilon,
-        delta=privacy.delta,
-        cutoff=privacy.cutoff,
-        mechanism=privacy.mechanism,
-        num_queries=len(votes),
-        num_teachers=settings.num_teachers,
-        neighbours=privacy.neighbours or dataset.neighbours,
-        state=folder.private / "session.sqlite",
-        **privacy.options,
-    ) as session:
+    with open_session(settings, dataset, folder.private / "session.sqlite") as session:
         for start in range(0, len(votes), QUERIES_PER_ANSWER):
             part = slice(start, start + QUERIES_PER_ANSWER)
-            session.answer(counts=votes[part], query_ids=np.arange(len(votes))[part])
+            session.answer(counts=votes[part], query_ids=range(part.start, part.start + len(votes[part])))
             advance(min(part.stop, len(votes)), f"{session.remaining_cutoff} of the cutoff left")
         release = session.release()
     if not (folder.release / "certificate.json").exists():

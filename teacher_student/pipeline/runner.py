@@ -18,10 +18,10 @@ from teacher_student.pipeline import stages
 from teacher_student.pipeline.answers import AnyRelease, answers_of
 from teacher_student.pipeline.baselines import baselines
 from teacher_student.pipeline.folder import RunFolder, open_run
+from teacher_student.pipeline.judgement import Judgement, judge
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.student_files import save_student
-from teacher_student.student import Student, predict_probabilities
-from teacher_student.student.evaluation import confusion_matrix, evaluate
+from teacher_student.student import Student
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,15 +32,20 @@ class RunResult:
         folder: of the run.
         release: labels or scores, and certificate.
         student: in evaluation mode.
-        metrics: the student's figures on the evaluation set; empty without one.
+        judgement: the student's figures on the evaluation set.
         private_figures: for each model that saw private records without noise, its figures. Not to be published.
     """
 
     folder: RunFolder
     release: AnyRelease
     student: Student
-    metrics: dict[str, float]
+    judgement: Judgement
     private_figures: dict[str, dict[str, float]]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The student's figures by name; empty without an evaluation set."""
+        return self.judgement.metrics
 
     @property
     def accuracy(self) -> float | None:
@@ -79,7 +84,7 @@ def _run(settings: RunSettings, path: Path, display: Display) -> RunResult:
         targets = answers.targets(release, settings, dataset.num_classes)
         student = stages.teach_student(folder, dataset, targets, settings, advance)
     counts = answers.count_votes(votes, settings)
-    result = _evaluate(folder, dataset, shards, counts, release, student, settings, display)
+    result = _report(folder, dataset, shards, counts, release, student, settings, display)
     _tell(result, settings, display)
     return result
 
@@ -94,7 +99,7 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> None:
     answers_of(settings).check(settings, dataset)
 
 
-def _evaluate(
+def _report(
     folder: RunFolder,
     dataset: PrivateDataset,
     shards: Shards,
@@ -104,22 +109,18 @@ def _evaluate(
     settings: RunSettings,
     display: Display,
 ) -> RunResult:
-    metrics: dict[str, float] = {}
-    probabilities = None
-    if dataset.student_evaluation_features is not None and dataset.evaluation_labels is not None:
-        probabilities = predict_probabilities(student.publishable, dataset.student_evaluation_features)
-        metrics = evaluate(probabilities, dataset.evaluation_labels)
+    judgement = judge(student, dataset)
     with display.stage("comparison") as advance:
         noiseless = answers_of(settings).noiseless_targets(counts, settings)
         figures = baselines(dataset, noiseless, settings) if settings.baselines else {}
         advance(1, "models without privacy")
     with display.stage("reports") as advance:
-        _publish(folder, dataset, release, student, settings, metrics, probabilities)
-        models = {"student": metrics, **figures} if metrics else {}
+        _publish(folder, dataset, release, student, settings, judgement.published())
+        models = {"student": judgement.metrics, **figures} if judgement.metrics else {}
         write_private_report(folder.private / "report.html", _private_facts(settings.name, counts, shards, models))
-        folder.finish({"metrics": metrics, "private_figures": figures, "seconds": display.seconds})
+        folder.finish({"metrics": judgement.metrics, "private_figures": figures, "seconds": display.seconds})
         advance(1, str(folder.release / "report.html"))
-    return RunResult(folder, release, student, metrics, figures)
+    return RunResult(folder, release, student, judgement, figures)
 
 
 def _publish(
@@ -128,34 +129,36 @@ def _publish(
     release: AnyRelease,
     student: Student,
     settings: RunSettings,
-    metrics: dict[str, float],
-    probabilities: npt.NDArray[np.float32] | None,
+    judgement: Judgement,
 ) -> None:
     save_student(
         folder.release,
         student.publishable,
         settings.student_network,
-        shape=dataset.student_public_features.shape[1:],
+        shape=dataset.student_points.shape[1:],
         class_names=dataset.class_names,
         feature_names=dataset.student_feature_names,
     )
-    public = dataset.evaluation_public and probabilities is not None
-    labels = dataset.evaluation_labels
     write_report(
         folder.release / "report.html",
         ReleasedFacts(
             name=settings.name,
             settings=_public_settings(settings, release),
             certificate=json.loads(release.certificate.to_json()),
-            cutoff=settings.privacy.cutoff,
+            cutoff=_cutoff(release),
             class_names=dataset.class_names,
             curve=student.losses,
-            metrics=metrics if public else {},
-            majority=float(np.bincount(labels).max() / len(labels)) if public else None,
-            confusion=confusion_matrix(probabilities, labels) if public else None,
+            metrics=judgement.metrics,
+            majority=judgement.majority,
+            confusion=judgement.confusion,
             **answers_of(settings).facts(release, settings, dataset.num_classes),
         ),
     )
+
+
+def _cutoff(release: AnyRelease) -> int | None:
+    """The cutoff in use, which the planner may have chosen; None for mechanisms without one."""
+    return release.certificate.parameters.to_dict().get("cutoff")
 
 
 def _public_settings(settings: RunSettings, release: AnyRelease) -> dict[str, Any]:
@@ -164,7 +167,7 @@ def _public_settings(settings: RunSettings, release: AnyRelease) -> dict[str, An
         "mechanism": settings.privacy.mechanism,
         "epsilon": settings.privacy.epsilon,
         "delta": settings.privacy.delta,
-        "cutoff": settings.privacy.cutoff,
+        "cutoff": _cutoff(release) or "none",
         "bins": settings.privacy.bins or "none: hard labels",
         "queries": len(release.answered),
         "answered": int(release.answered.sum()),
@@ -192,7 +195,7 @@ def _private_facts(
 def _tell(result: RunResult, settings: RunSettings, display: Display) -> None:
     certificate = result.release.certificate
     rows: dict[str, object] = {
-        "labels released": f"{int(result.release.answered.sum()):,} of {len(result.release.answered):,} asked",
+        "labels released" if settings.privacy.bins is None else "scores released": f"{int(result.release.answered.sum()):,} of {len(result.release.answered):,} asked",
         "epsilon, delta": f"{certificate.epsilon:.4g}, {certificate.delta:.3g} ({certificate.neighbours})",
     }
     rows |= {f"student {name}": f"{value:.4f}" for name, value in result.metrics.items()}
@@ -201,5 +204,6 @@ def _tell(result: RunResult, settings: RunSettings, display: Display) -> None:
         for name, figures in result.private_figures.items()
     }
     rows["time"] = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in display.seconds.items() if seconds >= 0.05)
-    display.table(settings.name, rows, private=list(result.private_figures))
+    hidden = [] if result.judgement.public else [f"student {name}" for name in result.metrics]
+    display.table(settings.name, rows, private=[*hidden, *result.private_figures])
     display.say(f"Publish as it is:  {result.folder.release}\nKeep private:      {result.folder.private}")

@@ -7,6 +7,7 @@ student sees the release. How teachers are asked, and what is released, is in `h
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable
 
@@ -57,8 +58,8 @@ def teach_student(
     """Train the student on what was released alone; its curves may be published."""
     logger = TensorBoardLogger(folder.release, name="tensorboard", version="") if settings.tensorboard else False
     return fit_student(
-        student_network(settings.student_network, dataset.student_public_features, dataset.num_classes),
-        dataset.student_public_features,
+        student_network(settings.student_network, dataset.student_points, dataset.num_classes),
+        dataset.student_points,
         targets,
         settings.student,
         seed=settings.seed,
@@ -77,5 +78,6 @@ def student_network(
 
 
 def build_network(network: NetworkClass, shape: tuple[int, ...], num_classes: int) -> Callable[[], nn.Module]:
-    """Return what makes one network for inputs of `shape`."""
-    return functools.partial(network, math.prod(shape), num_classes)
+    """Return what makes one network: those of images take an input's shape, all others its number of features."""
+    takes_images = "image_shape" in inspect.signature(network).parameters
+    return functools.partial(network, shape if takes_images else math.prod(shape), num_classes)

@@ -1,0 +1,47 @@
+"""How the student does on the evaluation set, where there is one."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.data import PrivateDataset
+from teacher_student.student import Student, predict_probabilities
+from teacher_student.student.evaluation import confusion_matrix, evaluate
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """Figures of one student.
+
+    Attributes:
+        metrics: by name; empty without an evaluation set.
+        majority: share of the evaluation set's largest class, or None without a set.
+        confusion: (num_classes, num_classes) counts, or None without a set.
+        public: whether the evaluation set, and so all of this, may be published.
+    """
+
+    metrics: dict[str, float]
+    majority: float | None
+    confusion: npt.NDArray[np.int64] | None
+    public: bool
+
+    def published(self) -> Judgement:
+        """Return what of it may be published."""
+        return self if self.public else Judgement({}, None, None, True)
+
+
+def judge(student: Student, dataset: PrivateDataset) -> Judgement:
+    """Evaluate a student on the dataset's evaluation set."""
+    features, labels = dataset.student_evaluation_features, dataset.evaluation_labels
+    if features is None or labels is None:
+        return Judgement({}, None, None, dataset.evaluation_public)
+    probabilities = predict_probabilities(student.publishable, features)
+    return Judgement(
+        metrics=evaluate(probabilities, labels),
+        majority=float(np.bincount(labels).max() / len(labels)),
+        confusion=confusion_matrix(probabilities, labels),
+        public=dataset.evaluation_public,
+    )
