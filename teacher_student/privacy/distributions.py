@@ -27,7 +27,7 @@ ROUNDING = 1e-10
 """Relative room for the last digits of a sum of probabilities, always to the side of a larger delta."""
 
 
-LARGEST_SUMMED = 1 << 18
+LARGEST_SUMMED = 1 << 16
 """Largest scale whose law is summed term by term; larger ones have no certified cost."""
 
 

@@ -101,5 +101,5 @@ def test_difference_tail_tends_to_the_continuous_one():
 
 
 def test_a_scale_too_large_to_be_summed_is_refused():
-    with pytest.raises(ArgumentError, match="threshold_scale must be at most 262144"):
+    with pytest.raises(ArgumentError, match="threshold_scale must be at most 65536"):
         discrete_gaussian(Fraction(LARGEST_SUMMED + 1))

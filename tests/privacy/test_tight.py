@@ -161,7 +161,7 @@ def test_no_session_passes_the_renyi_bound(order):
     assert worst(SMALL, order) <= float(SMALL.rdp([order])[0])
 
 
-@pytest.mark.parametrize("order", [4.0, 16.0, 40.0])
+@pytest.mark.parametrize("order", [4.0, 8.0, 16.0])
 def test_a_session_with_half_the_noise_passes_it(order):
     halved = dataclasses.replace(SMALL, threshold_scale=Fraction(1), query_scale=Fraction(3, 2))
     assert worst(halved, order) > float(SMALL.rdp([order])[0])
