@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,7 +15,10 @@ from teacher_student.teachers import LogisticRegression, TrainingSettings, predi
 OFFSET = (0.0, 0.75)
 
 
-def trained(num_classes: int = 2, chunk: int | None = None):
+TWO = {"accelerator": "cpu", "devices": 2, "strategy": "ddp"}
+
+
+def trained(num_classes: int = 2, chunk: int | None = None, options: dict | None = None):
     """Eight teachers; shard 3 is empty and shard 5 holds infinities, so that its teacher diverges."""
     rng = np.random.default_rng(0)
     labels = rng.integers(num_classes, size=80)
@@ -23,7 +28,9 @@ def trained(num_classes: int = 2, chunk: int | None = None):
     features[offsets[5] : offsets[6]] = np.inf
     network = functools.partial(LogisticRegression, 3, num_classes, prediction_offset=OFFSET if num_classes == 2 else None)
     settings = TrainingSettings(learning_rate=0.1, steps=20, batch_size=8, chunk=chunk)
-    ensemble = train_teachers(features, labels, np.arange(80), offsets, network, settings, report=lambda *_: None)
+    ensemble = train_teachers(
+        features, labels, np.arange(80), offsets, network, settings, trainer_options=options, report=lambda *_: None
+    )
     return ensemble, rng.normal(size=(50, 3)).astype(np.float32)
 
 
@@ -54,3 +61,23 @@ def test_more_classes_and_bad_blocks_are_refused():
     with pytest.raises(ArgumentError, match="block must be"):
         next(predict_scores(trained()[0], points, block=0))
     assert list(predict_scores(trained()[0], points[:0])) == []
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_scores_of_one(tmp_path):
+    subprocess.run([sys.executable, "-W", "error::UserWarning", __file__, str(tmp_path)], check=True, timeout=300)
+    ensemble, points = trained(chunk=2)
+    expected = np.concatenate(list(predict_scores(ensemble, points, block=20)))
+    for rank in range(2):
+        np.testing.assert_array_equal(np.load(tmp_path / f"scores{rank}.npy"), expected)
+
+
+def main(out: str) -> None:
+    """What each of the two processes runs."""
+    ensemble, points = trained(chunk=2, options=TWO)
+    joined = np.concatenate(list(predict_scores(ensemble, points, block=20, trainer_options=TWO)))
+    np.save(f"{out}/scores{ensemble.global_rank}.npy", joined)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
