@@ -194,8 +194,9 @@ def _private_facts(
 
 def _tell(result: RunResult, settings: RunSettings, display: Display) -> None:
     certificate = result.release.certificate
+    answers = "labels" if settings.privacy.bins is None else "scores"
     rows: dict[str, object] = {
-        "labels released" if settings.privacy.bins is None else "scores released": f"{int(result.release.answered.sum()):,} of {len(result.release.answered):,} asked",
+        f"{answers} released": f"{int(result.release.answered.sum()):,} of {len(result.release.answered):,} asked",
         "epsilon, delta": f"{certificate.epsilon:.4g}, {certificate.delta:.3g} ({certificate.neighbours})",
     }
     rows |= {f"student {name}": f"{value:.4f}" for name, value in result.metrics.items()}
