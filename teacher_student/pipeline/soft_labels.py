@@ -28,12 +28,15 @@ Scores = npt.NDArray[np.float32]
 
 
 def check(settings: RunSettings, dataset: PrivateDataset) -> None:
-    """Refuse more than two classes, a mechanism without a threshold, and an infeasible budget."""
+    """Refuse more than two classes, learners without probabilities, a mechanism without a threshold, and an infeasible budget."""
     privacy = settings.privacy
     if dataset.num_classes != 2:
         raise ArgumentError(
             f"privacy.bins must be null for {dataset.num_classes} classes: soft labels need two, got bins = {privacy.bins}"
         )
+    if not callable(settings.learner):
+        kind = type(settings.learner).__name__
+        raise ArgumentError(f"learner must be a network for soft labels, got {kind}; set privacy.bins to null for hard labels")
     choice("mechanism", privacy.mechanism, MECHANISMS)
     calibrate_soft(
         privacy.mechanism,

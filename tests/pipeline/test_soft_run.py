@@ -143,6 +143,12 @@ def test_unanswered_scores_follow_the_setting(finished, unanswered):
     assert targets.unlabeled.tolist() == [False, unanswered == "unlabeled", True, False]
 
 
+def test_learners_that_are_no_network_are_refused(tmp_path):
+    with pytest.raises(ArgumentError, match="learner must be a network for soft labels, got object"):
+        run(dataclasses.replace(settings(), learner=object()), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
