@@ -14,8 +14,8 @@ from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import hard_labels, soft_labels
 from teacher_student.pipeline.folder import RunFolder
 from teacher_student.pipeline.settings import RunSettings
+from teacher_student.pipeline.stages import Teachers
 from teacher_student.student import Targets
-from teacher_student.teachers import TeacherEnsemble
 
 AnyRelease = Release | SoftRelease
 
@@ -27,7 +27,7 @@ class Answers(Protocol):
         """Refuse what could only fail after the training: an infeasible budget, data of another kind."""
 
     def collect_votes(
-        self, folder: RunFolder, dataset: PrivateDataset, ensemble: TeacherEnsemble, settings: RunSettings, advance: Advance
+        self, folder: RunFolder, dataset: PrivateDataset, teachers: Teachers, settings: RunSettings, advance: Advance
     ) -> npt.NDArray[Any]:
         """Return votes on the public points, one row each, streamed block by block and kept in the folder. Private."""
 

@@ -15,9 +15,9 @@ from teacher_student.mechanisms import distance_to_instability
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline.folder import RunFolder, write_array
 from teacher_student.pipeline.settings import RunSettings
+from teacher_student.pipeline.stages import Teachers, votes_of
 from teacher_student.privacy.planner import plan
 from teacher_student.student import Targets, targets_from_labels
-from teacher_student.teachers import TeacherEnsemble, predict_votes
 
 QUERIES_PER_ANSWER = 4096
 """Queries answered in one transaction of the session."""
@@ -46,7 +46,7 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> None:
 
 
 def collect_votes(
-    folder: RunFolder, dataset: PrivateDataset, ensemble: TeacherEnsemble, settings: RunSettings, advance: Advance
+    folder: RunFolder, dataset: PrivateDataset, teachers: Teachers, settings: RunSettings, advance: Advance
 ) -> Table:
     """Return (num_queries, num_classes) vote counts on the public points, streamed block by block."""
     path = folder.votes / "counts.npy"
@@ -55,7 +55,7 @@ def collect_votes(
     num_queries = len(dataset.public_features)
     counts = empty_counts(num_queries, dataset.num_classes, num_teachers=settings.num_teachers)
     done = 0
-    for block in predict_votes(ensemble, dataset.public_features, trainer_options=settings.trainer):
+    for block in votes_of(teachers, dataset, settings):
         add_votes(counts[done : done + len(block)], block)
         done += len(block)
         advance(done, "")

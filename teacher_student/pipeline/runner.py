@@ -75,9 +75,9 @@ def _run(settings: RunSettings, path: Path, display: Display) -> RunResult:
         shards = stages.make_shards(folder, dataset, settings)
         advance(1, f"{settings.num_teachers:,} shards, every record in exactly one")
     with display.stage("teachers", settings.num_teachers) as advance:
-        ensemble = stages.train(folder, dataset, shards, settings, advance)
+        teachers = stages.train(folder, dataset, shards, settings, advance)
     with display.stage("votes", len(dataset.public_features)) as advance:
-        votes = answers.collect_votes(folder, dataset, ensemble, settings, advance)
+        votes = answers.collect_votes(folder, dataset, teachers, settings, advance)
     with display.stage("labels", len(votes)) as advance:
         release = answers.release_labels(folder, dataset, votes, settings, advance)
     with display.stage("student", settings.student.epochs) as advance:
@@ -94,9 +94,21 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> None:
     if settings.num_teachers > len(dataset.private_labels):
         raise ArgumentError(f"teachers.number must be at most the number of records, got {settings.num_teachers}")
     privacy = settings.privacy
-    if privacy.neighbours == "add_remove" and dataset.neighbours != "add_remove":
-        raise ArgumentError(f"privacy.neighbours must be {dataset.neighbours} for {dataset.name}, got add_remove")
+    if privacy.neighbours is not None and privacy.neighbours != dataset.neighbours:
+        _check_neighbours(privacy.neighbours, dataset)
     answers_of(settings).check(settings, dataset)
+
+
+def _check_neighbours(neighbours: str, dataset: PrivateDataset) -> None:
+    """Refuse a relation that the data does not bear out, such as any but label_only where private features are the queries."""
+    if dataset.neighbours == "label_only":
+        raise ArgumentError(
+            f"privacy.neighbours must be label_only for {dataset.name}, got {neighbours}: its features are public"
+        )
+    try:
+        dataclasses.replace(dataset, neighbours=neighbours)
+    except ArgumentError as error:
+        raise ArgumentError(f"privacy.{error}") from error
 
 
 def _report(

@@ -49,6 +49,19 @@ class PrivacySettings:
             positive_integer("privacy.cutoff", self.cutoff)  # the planner chooses for hard labels only
 
 
+@dataclasses.dataclass(frozen=True)
+class Estimator:
+    """A teacher that is no network: anything with fit and predict.
+
+    Attributes:
+        estimator: a scikit-learn estimator to copy, or a callable that builds a learner (see `teachers.train_learners`).
+        num_workers: processes; -1 for all cores. The result does not depend on it.
+    """
+
+    estimator: Any
+    num_workers: int = -1
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """Everything that a run needs, all of it public.
@@ -59,7 +72,7 @@ class RunSettings:
         data: loads the data when called.
         num_teachers: number of shards and teachers, k.
         training: how each teacher is trained, if it is a network.
-        learner: what each teacher is: a network class, or an estimator to clone.
+        learner: what each teacher is: a network class, or an `Estimator`.
         privacy: what is promised.
         student_network: the student's network class.
         student: how the student is trained.

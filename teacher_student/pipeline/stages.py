@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,11 @@ from torch import nn
 from teacher_student.data import PrivateDataset, ShardManifest, Shards, shard_dataset
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline.folder import RunFolder
-from teacher_student.pipeline.settings import NetworkClass, RunSettings
+from teacher_student.pipeline.settings import Estimator, NetworkClass, RunSettings
 from teacher_student.student import Standardized, Student, Targets, fit_student
-from teacher_student.teachers import TeacherEnsemble, train_teachers
+from teacher_student.teachers import LearnerEnsemble, TeacherEnsemble, predict_votes, train_learners, train_teachers
+
+Teachers = TeacherEnsemble | LearnerEnsemble
 
 
 def make_shards(folder: RunFolder, dataset: PrivateDataset, settings: RunSettings) -> Shards:
@@ -34,22 +36,34 @@ def make_shards(folder: RunFolder, dataset: PrivateDataset, settings: RunSetting
     return shards
 
 
-def train(folder: RunFolder, dataset: PrivateDataset, shards: Shards, settings: RunSettings, advance: Advance) -> TeacherEnsemble:
-    """Train one teacher on each shard; finished chunks of a killed run are kept."""
-    logger = TensorBoardLogger(folder.private, name="tensorboard", version="") if settings.tensorboard else None
+def train(folder: RunFolder, dataset: PrivateDataset, shards: Shards, settings: RunSettings, advance: Advance) -> Teachers:
+    """Train one teacher on each shard; finished chunks of networks of a killed run are kept, estimators are fitted again."""
+    records = (dataset.private_features, dataset.private_labels, shards.order, shards.offsets)
+    if isinstance(settings.learner, Estimator):
+        return train_learners(
+            *records,
+            settings.learner.estimator,
+            num_classes=dataset.num_classes,
+            master_seed=settings.seed,
+            num_workers=settings.learner.num_workers,
+        )
     return train_teachers(
-        dataset.private_features,
-        dataset.private_labels,
-        shards.order,
-        shards.offsets,
+        *records,
         build_network(settings.learner, dataset.private_features.shape[1:], dataset.num_classes),
         settings.training,
         master_seed=settings.seed,
         trainer_options=settings.trainer,
         checkpoint_dir=folder.private / "teachers",
-        logger=logger,
+        logger=TensorBoardLogger(folder.private, name="tensorboard", version="") if settings.tensorboard else None,
         report=lambda done, _, left: advance(done, f"{left:.0f} s left" if left else ""),
     )
+
+
+def votes_of(teachers: Teachers, dataset: PrivateDataset, settings: RunSettings) -> Iterator[npt.NDArray[np.int16]]:
+    """Yield (points in a block, num_teachers) votes on the public points, -1 where a teacher abstains."""
+    if isinstance(teachers, LearnerEnsemble):
+        return teachers.predict_votes(dataset.public_features)
+    return predict_votes(teachers, dataset.public_features, trainer_options=settings.trainer)
 
 
 def teach_student(

@@ -186,3 +186,32 @@ def test_every_setting_for_paid_non_answers_goes_the_whole_way(unanswered, tmp_p
     highest = targets.probabilities[abstained].max(1)
     assert np.allclose(highest, 1 if unanswered == "random" else 1 / 3)
     assert result.metrics["accuracy"] > 0.5
+
+
+@pytest.mark.parametrize("learner", ["sklearn", "boosting"])
+def test_any_estimator_is_a_teacher(learner, tmp_path):
+    chosen = settings(f"learner={learner}", "learner.num_workers=1", "teachers.number=150")
+    result = run(chosen, tmp_path / "run")
+    assert result.release.answered.sum() > 20
+    assert result.release.certificate.verify() <= 2.0
+
+
+def test_estimators_do_not_give_scores(tmp_path):
+    with pytest.raises(ArgumentError, match="learner must be a network"):
+        run(settings("learner=sklearn", "privacy.bins=10", "data.num_classes=2"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("actual", "claimed"), [("label_only", "replace_one"), ("label_only", "add_remove"), ("replace_one", "add_remove")]
+)
+def test_a_relation_that_the_data_does_not_bear_out_is_refused(actual, claimed, tmp_path):
+    chosen = settings(f"privacy.neighbours={claimed}")
+    dataset = chosen.data()
+    if actual == "label_only":
+        dataset = dataset.label_private(np.arange(100))
+    else:
+        dataset = dataclasses.replace(dataset, private_ids=None, neighbours="replace_one")
+    with pytest.raises(ArgumentError, match=r"privacy\.neighbours must be"):
+        run(dataclasses.replace(chosen, data=lambda: dataset), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
