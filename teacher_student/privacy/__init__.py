@@ -1,6 +1,7 @@
 """Privacy as numbers: neighbours, costs, calibration, composition, certificates. No data, no noise, no networks."""
 
 from teacher_student.privacy.accountant import Composition
+from teacher_student.privacy.bounds import teachers_needed, teachers_printed, teachers_tight
 from teacher_student.privacy.calibration import REGISTRY, calibrate, calibrate_soft, parameters_from_dict
 from teacher_student.privacy.certificate import NEIGHBOURS, Certificate
 from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax, NoisyMaxParameters
@@ -30,4 +31,7 @@ __all__ = [
     "calibrate",
     "calibrate_soft",
     "parameters_from_dict",
+    "teachers_needed",
+    "teachers_printed",
+    "teachers_tight",
 ]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from teacher_student.privacy import kappa as module
 from teacher_student.privacy.distributions import log_refusal, log_refusal_ratio
 from teacher_student.privacy.kappa import ORDERS, kappa, kappa_limit, log_price, to_delta, to_epsilon
 
@@ -26,6 +27,20 @@ def test_kappa_is_the_supremum_over_every_integer(law, scale):
     found = kappa(law, scale, ALPHAS)
     assert (found >= expected).all()
     assert found == pytest.approx(expected, rel=2e-5, abs=1e-10)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_it_is_a_bound_however_early_the_halving_stops(law, monkeypatch):
+    scale = Fraction(300)
+    y = np.arange(-20_000, 40_000)
+    ratio, log_q = log_refusal_ratio(law, y, scale), log_refusal(law, y, scale)
+    highest = [max(0.0, log_price(np.full(y.shape, a), ratio, log_q).max()) for a in ALPHAS]
+    for slack in (3.0, 0.3, 0.03):
+        monkeypatch.setattr(module, "_TIGHT", slack)
+        monkeypatch.setattr(module, "_INTERVALS", 5)
+        found = np.array(module._kappa.__wrapped__(law, scale, tuple(ALPHAS.tolist())))
+        assert (found >= highest).all()
+        assert (found > np.multiply(highest, 1 + slack / 100)).any()
 
 
 @pytest.mark.parametrize("law", LAWS)

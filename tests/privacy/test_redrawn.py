@@ -70,6 +70,18 @@ def test_a_run_in_integers_is_pure_at_two_over_lambda(scale):
     assert max(losses) >= 0.8 * 2 / scale
 
 
+@pytest.mark.parametrize(("scale", "threshold", "cutoff"), [(2, 0, 1), (2, 9, 3), (5, 60, 40)])
+def test_the_release_part_is_each_runs_chance_to_answer_at_distance_0(scale, threshold, cutoff):
+    """Every pair of noise values is looked at: answered iff 0 + nu > w + rho."""
+    reach = np.arange(-90 * scale, 90 * scale + 1)
+    rho, nu = np.exp(-np.abs(reach) / scale), np.exp(-np.abs(reach) / (2 * scale))
+    answered = reach[:, None] > threshold + reach[None, :]
+    tau = float((nu[:, None] * rho[None, :])[answered].sum() / (nu.sum() * rho.sum()))
+    fields = {"threshold_scale": Fraction(scale), "query_scale": Fraction(2 * scale), "threshold": threshold, "cutoff": cutoff}
+    assert StabilityRedraw(**fields).release_delta == pytest.approx(cutoff * tau, rel=1e-9)
+    assert StabilityPaper(**fields, num_queries=10).release_delta == pytest.approx(cutoff * tau, rel=1e-9)
+
+
 def test_the_printed_constants():
     found = calibrate("stability_paper", epsilon=1.0, delta=1e-5, cutoff=50, num_queries=1000)
     printed = math.sqrt(32 * 50 * math.log(2e5))
