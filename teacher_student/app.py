@@ -230,12 +230,20 @@ def audit(arguments: Sequence[str]) -> int:
     return 0 if report.passed else 1
 
 
+def benchmark(arguments: Sequence[str]) -> int:
+    """`teacher-student benchmark`: this machine against the usual ways, as ratios."""
+    from teacher_student.benchmarks.command import main as measure
+
+    return measure(arguments)
+
+
 VERBS: dict[str, Callable[[Sequence[str]], int]] = {
     "run": run,
     "label": label,
     "plan": plan,
     "audit": audit,
     "verify": verify,
+    "benchmark": benchmark,
 }
 
 

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "monitoring": set(),
 }
 """Rooms, and the other rooms that each may import; all may import `SHARED`. The composition root may import everything."""
-ROOT = {"pipeline", "app", "__init__", "__main__"}
+ROOT = {"pipeline", "app", "benchmarks", "__init__", "__main__"}
 LIGHT = {"privacy", "mechanisms", "aggregation", "theory", "auditing"}
 HEAVY = {"torch", "torchvision", "lightning", "sklearn", "matplotlib", "hydra", "omegaconf", "tensorboard"}
 

@@ -19,7 +19,8 @@ def interleaved(contenders: Mapping[str, Callable[[], float]], samples: int, clo
         samples: turns, after a first one that only warms up.
         clock: "wall" or "cpu" (of this process).
     """
-    now, seconds = CLOCKS[clock], {name: [] for name in contenders}
+    now = CLOCKS[clock]
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(samples + 1):
         for name, work in contenders.items():
             start = now()

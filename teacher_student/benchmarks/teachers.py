@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.baselines import BASELINES
-from benchmarks.timing import interleaved, product, ratio
+from teacher_student.benchmarks.baselines import BASELINES
+from teacher_student.benchmarks.timing import interleaved, product, ratio
 from teacher_student.teachers import CNN, MLP, LogisticRegression, ResNet, TrainingSettings, predict_votes, train_teachers
 
 RECORDS = 60_000
@@ -51,14 +51,14 @@ def made(case: Case, teachers: int, k: int) -> tuple[Any, ...]:
 
 def contenders(case: Case, k: int) -> Iterator[tuple[str, Callable[[], float]]]:
     """Name every way of training; each call returns how many teachers it has trained."""
-    probe = train_teachers(*made(case, 1, k), case.network, replace(case.settings, steps=1))
+    probe = train_teachers(*made(case, 1, k), network=case.network, settings=replace(case.settings, steps=1))
     sequential = probe.engine.name == "sequential"
     settings = case.settings
     teachers = min(k, 4 if sequential else 120)
     data = made(case, teachers, k)
 
     def ours() -> float:
-        train_teachers(*data, case.network, settings)
+        train_teachers(*data, network=case.network, settings=settings)
         return teachers
 
     yield "ours", ours
@@ -88,7 +88,7 @@ def compare(name: str, k: int, samples: int, clock: str) -> dict[str, Any]:
 def votes(samples: int, clock: str) -> dict[str, Any]:
     """Votes per second of 250 MLPs on 2,000 points, against each teacher by itself."""
     case = CASES["mlp-784-128"]
-    ensemble = train_teachers(*made(case, 250, 250), case.network, replace(case.settings, steps=1))
+    ensemble = train_teachers(*made(case, 250, 250), network=case.network, settings=replace(case.settings, steps=1))
     points = np.random.default_rng(1).standard_normal((2_000, 784), dtype=np.float32)
     modules = [ensemble.teacher(j) for j in range(ensemble.num_teachers)]
 
@@ -110,7 +110,7 @@ def growth(samples: int, clock: str) -> list[dict[str, Any]]:
     settings = replace(case.settings, steps=50)
 
     def train(k: int) -> float:
-        train_teachers(*data[k], case.network, settings)
+        train_teachers(*data[k], network=case.network, settings=settings)
         return float(k)
 
     seconds = interleaved({str(k): partial(train, k) for k in data}, samples, clock)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.timing import interleaved, ratio
+from teacher_student.benchmarks.timing import interleaved, ratio
 from teacher_student.mechanisms import build_mechanism, distance_to_instability
 from teacher_student.mechanisms.noise import GeneratorNoise, SystemNoise
-from teacher_student.privacy import calibrate
+from teacher_student.privacy import Stability
 
 
 def labelling(samples: int, clock: str, queries: int = 1_000_000) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def labelling(samples: int, clock: str, queries: int = 1_000_000) -> dict[str, A
     generator = np.random.default_rng(0)
     top = generator.integers(9_000, 10_001, queries)  # of 10,000 teachers: so clear that the session does not halt
     counts = np.stack([top, 10_000 - top], axis=1).astype(np.uint16)
-    parameters = calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=100)
+    parameters = Stability.calibrate(epsilon=1.0, delta=1e-5, cutoff=100)
     mechanism = build_mechanism(parameters)
 
     def label(noise: Any) -> float:

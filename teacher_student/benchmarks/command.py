@@ -1,0 +1,103 @@
+"""Measure teachers, votes and mechanisms against the usual ways, in one run, and print ratios.
+
+teacher-student benchmark --only teachers --networks mlp-784-128 --teachers 250
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+HEADERS = {
+    "network": "teacher",
+    "num_teachers": "k",
+    "teachers_per_second": "teachers/s",
+    "times_plain": "(a) plain loop",
+    "times_loader": "(b) DataLoader",
+    "times_lean": "(c) lean Lightning",
+    "times_default": "(d) default Lightning",
+    "product_share": "of product rate",
+}
+
+
+def read(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        prog="teacher-student benchmark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", choices=("teachers", "votes", "growth", "mechanisms"), action="append", help="default: all")
+    parser.add_argument("--networks", nargs="+", help="default: all")
+    parser.add_argument("--teachers", nargs="+", type=int, default=[10, 250, 1000], help="numbers of teachers k")
+    parser.add_argument("--samples", type=int, default=5, help="turns of every contender")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: this process's, for a busy machine")
+    parser.add_argument("--threads", type=int, help="threads of torch")
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    return parser.parse_args(arguments)
+
+
+def labelling(samples: int, clock: str) -> dict[str, Any]:
+    """Measure the mechanism, which needs no torch."""
+    from teacher_student.benchmarks import mechanisms
+
+    return mechanisms.labelling(samples, clock)
+
+
+def shown(value: Any) -> str:
+    """Format a cell."""
+    if value is None:
+        return "-"
+    return (
+        f"{value:,.3g}"
+        if isinstance(value, float) and value < 1000
+        else f"{value:,.0f}"
+        if isinstance(value, float)
+        else str(value)
+    )
+
+
+def print_table(console: Console, title: str, rows: list[dict[str, Any]]) -> None:
+    """Print rows that share their keys."""
+    table = Table(title=title)
+    for key in rows[0]:
+        table.add_column(HEADERS.get(key, key), justify="left" if key == "network" else "right")
+    for row in rows:
+        table.add_row(*[shown(value) for value in row.values()])
+    console.print(table)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what was asked for."""
+    options = read(arguments)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    from teacher_student.benchmarks import teachers
+
+    only, console = options.only or ["teachers", "votes", "growth", "mechanisms"], Console(width=150)
+    turns, results = (options.samples, options.clock), {}
+    machine = {
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "machine": platform.machine(),
+        "clock": options.clock,
+    }
+    if "teachers" in only:
+        names = options.networks or list(teachers.CASES)
+        results["teachers"] = [teachers.compare(name, k, *turns) for name in names for k in options.teachers]
+        print_table(console, "Times faster than teachers one by one (baselines measured on one teacher)", results["teachers"])
+    for name, measure in (("votes", teachers.votes), ("growth", teachers.growth), ("mechanisms", labelling)):
+        if name in only:
+            rows = measure(*turns)
+            results[name] = rows if isinstance(rows, list) else [rows]
+            print_table(console, name, results[name])
+    console.print(machine)
+    if options.out:
+        options.out.write_text(json.dumps({"machine": machine, **results}, indent=1))
+    return 0
