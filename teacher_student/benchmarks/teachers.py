@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+
 from teacher_student.benchmarks.baselines import BASELINES
 from teacher_student.benchmarks.timing import interleaved, product, ratio
 from teacher_student.teachers import CNN, MLP, LogisticRegression, ResNet, TrainingSettings, predict_votes, train_teachers
@@ -40,7 +41,7 @@ CASES = {
 }
 
 
-def made(case: Case, teachers: int, k: int) -> tuple[Any, ...]:
+def made(case: Case, teachers: int, k: int) -> tuple[Any, Any, Any, Any]:
     """Records of `teachers` shards as large as those of `k` teachers on all records."""
     size = RECORDS // k
     generator = np.random.default_rng(0)
