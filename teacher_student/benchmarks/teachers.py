@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import nn
 
-
 from teacher_student.benchmarks.baselines import BASELINES
 from teacher_student.benchmarks.timing import interleaved, product, ratio
 from teacher_student.teachers import CNN, MLP, LogisticRegression, ResNet, TrainingSettings, predict_votes, train_teachers
