@@ -16,9 +16,12 @@ from teacher_student.pipeline.folder import write_atomically
 from teacher_student.pipeline.settings import NetworkClass
 from teacher_student.pipeline.stages import build_network
 from teacher_student.student import Standardized
-from teacher_student.teachers import networks
+from teacher_student.teachers import CNN, MLP, LogisticRegression, ResNet
 
 WEIGHTS, DESCRIPTION = "student.safetensors", "student.yaml"
+
+NETWORKS: dict[str, NetworkClass] = {network.__name__: network for network in (CNN, MLP, LogisticRegression, ResNet)}
+"""Networks that a file may name. It must not choose what else is imported or called."""
 
 
 def save_student(
@@ -57,20 +60,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _known(name: str) -> NetworkClass:
-    """Return one of our own networks by name. A file must not choose what else is imported or called."""
-    found = getattr(networks, name, None)
-    if not (isinstance(found, type) and issubclass(found, nn.Module) and found.__module__ == networks.__name__):
-        raise KeyError(name)
-    return found
-
-
 def load_student(folder: str | Path, network: NetworkClass | None = None) -> Standardized:
     """Load a published student.
 
     Args:
         folder: a run's `release/`, or the run's folder.
-        network: the network's class, for students whose network is not one of `teacher_student.teachers.networks`.
+        network: the network's class, for students whose network is not one of `NETWORKS`.
 
     Returns:
         The network in evaluation mode: raw features of the recorded shape to logits.
@@ -83,7 +78,7 @@ def load_student(folder: str | Path, network: NetworkClass | None = None) -> Sta
     try:
         description = yaml.safe_load((path / DESCRIPTION).read_text(encoding="utf-8"))
         name, shape = description["network"], tuple(int(size) for size in description["input_shape"])
-        build = network or functools.partial(_known(name), **description["options"])
+        build = network or functools.partial(NETWORKS[name], **description["options"])
         student = Standardized(build_network(build, shape, len(description["class_names"]))(), shape)
         student.load_state_dict(load_file(path / WEIGHTS))
     except (OSError, KeyError, TypeError, ValueError, RuntimeError, yaml.YAMLError) as error:
