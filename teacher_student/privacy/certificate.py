@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, Self
 
-from teacher_student.arguments import ArgumentError, choice, positive_number, probability
-from teacher_student.privacy.accountant import Composition
+from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
 from teacher_student.privacy.calibration import parameters_from_dict
 from teacher_student.privacy.parameters import Parameters
 
@@ -34,6 +34,7 @@ class Certificate:
         neighbours: the neighbouring relation, one of `NEIGHBOURS`.
         used: public or released facts, such as the number of queries and the paid non-answers.
         composition: earlier releases on the same data; each mapping holds at least neighbours, epsilon, delta and parameters.
+            Public, as all of a certificate is: no fingerprint of the data, no times.
         not_covered: what the guarantee does not speak of.
         versions: of the libraries that drew and accounted for the noise.
     """
@@ -79,7 +80,8 @@ class Certificate:
         except (TypeError, ValueError, RecursionError) as error:
             raise ArgumentError(f"certificate must be JSON with finite numbers, got {str(text)[:40]!r}") from error
         names = {field.name for field in dataclasses.fields(cls)}
-        if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT or set(fields) != names:
+        given = fields.pop("format", None) if isinstance(fields, dict) else None
+        if type(given) is not int or given != FORMAT or set(fields) != names:
             raise ArgumentError(f"certificate must hold format {FORMAT} and {', '.join(sorted(names))}")
         for name, kind in (("used", dict), ("versions", dict), ("composition", list), ("not_covered", list)):
             if not isinstance(fields[name], kind):
@@ -102,17 +104,37 @@ class Certificate:
             raise ArgumentError(
                 "certificate must be of a private release, got private: false (the noise was injected for a test)"
             )
-        cutoff, paid = getattr(self.parameters, "cutoff", None), self.used.get("paid", 0)
-        if cutoff is not None and not (isinstance(paid, int) and 0 <= paid <= cutoff):
-            raise ArgumentError(f"paid must be a whole number of at most the cutoff {cutoff}, got {paid!r}")
+        self._check_used()
         for earlier, epsilon, delta in self._earlier():
             _recompute(earlier, epsilon, delta)
         return _recompute(self.parameters, self.epsilon, self.delta)
 
     def total(self, delta: float) -> float:
-        """Return the epsilon at `delta` of this release and the earlier ones together; infinite if delta is too small."""
-        together = Composition(((self.parameters, 1), *((earlier, 1) for earlier, _, _ in self._earlier())))
-        return together.epsilon(probability("delta", delta))
+        """Return the sum of the epsilons of this release and the earlier ones; infinite if their deltas add up to more.
+
+        Sums hold also where a release was chosen, parameters and all, for what the earlier ones had said (Rogers, Roth, Ullman,
+        Vadhan 2016). `Composition` is sharper for a list that was fixed before the first of them; no certificate can tell that.
+
+        Raises:
+            ArgumentError: what `verify` raises.
+        """
+        self.verify()
+        claims = [(self.epsilon, self.delta), *((epsilon, claimed) for _, epsilon, claimed in self._earlier())]
+        enough = math.fsum(claimed for _, claimed in claims) <= probability("delta", delta) * (1 + _TOLERANCE)
+        return math.fsum(epsilon for epsilon, _ in claims) if enough else math.inf
+
+    def _check_used(self) -> None:
+        """Refuse facts that are no numbers where numbers belong, or more payments than the parameters pay for."""
+        for name, value in self.used.items():
+            if isinstance(value, bool):
+                raise ArgumentError(f"{name} must be no truth value in a certificate, got {value!r}")
+        for name in ("num_queries", "answered", "paid"):
+            positive_integer(name, self.used.get(name, 0), minimum=0)
+        limit = getattr(self.parameters, "cutoff", None)
+        name = "max_answers" if limit is None else "cutoff"
+        limit = getattr(self.parameters, "max_answers", None) if limit is None else limit
+        if limit is not None and self.used.get("paid", 0) > limit:
+            raise ArgumentError(f"paid must be a whole number of at most the {name} {limit}, got {self.used['paid']!r}")
 
     def _earlier(self) -> list[tuple[Parameters, float, float]]:
         found = []
@@ -129,11 +151,17 @@ class Certificate:
 
 
 def _recompute(parameters: Parameters, epsilon: float, delta: float) -> float:
-    """Return the epsilon that `parameters` give at `delta`, if they bear out the claim."""
-    found = parameters.epsilon(delta)
+    """Return the epsilon that `parameters` give at `delta`, if they bear out the claim; what cannot be computed does not."""
+    try:
+        found, least = parameters.epsilon(delta), parameters.delta(epsilon)
+    except ArgumentError:
+        raise
+    except (ArithmeticError, ValueError, Warning) as error:
+        raise ArgumentError(
+            f"parameters must have a cost that can be computed at epsilon {epsilon:g} and delta {delta:g}, got {parameters!r}"
+        ) from error
     if not found <= epsilon * (1 + _TOLERANCE):  # NaN and infinity fail as well
         raise ArgumentError(f"epsilon must be at least {found:.6g} at delta {delta:g} by its parameters, got {epsilon:g}")
-    least = parameters.delta(epsilon)
     if not least <= delta * (1 + _TOLERANCE):
         raise ArgumentError(f"delta must be at least {least:.6g} at epsilon {epsilon:g} by its parameters, got {delta:g}")
     return found

@@ -43,6 +43,9 @@ from scipy.optimize import brentq
 _SLACK = 1e-11
 """Relative slack, upwards, for the last digits of double arithmetic."""
 
+_LAST_DIGITS = 4e-15
+"""Relative error of a logarithm of the normal law's tail, its argument's rounding counted; several times what was measured."""
+
 
 def discrete_gaussian_mu(scale: Fraction) -> float:
     """Return the exact mu of a discrete Gaussian of this scale under a shift by one.
@@ -106,13 +109,19 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _log_delta(mu: float, epsilon: float) -> float:
+    """Return ln(P_true - e^epsilon P_false). Where mu is small the two hardly differ, and their last digits count."""
     if mu == 0:
         return -math.inf
-    if not math.isfinite(mu):
+    if not math.isfinite(mu) or math.isnan(epsilon):
         return 0.0
     log_true = float(special.log_ndtr(mu / 2 - epsilon / mu))
+    if log_true == -math.inf:
+        return log_true
     log_false = epsilon + float(special.log_ndtr(-mu / 2 - epsilon / mu))
-    return -math.inf if log_false >= log_true else log_true + math.log(-math.expm1(log_false - log_true))
+    apart = log_true - log_false + _LAST_DIGITS * (1 + abs(log_true) + abs(log_false - epsilon))
+    if math.isnan(apart):
+        return 0.0
+    return -math.inf if apart <= 0 else log_true + math.log(-math.expm1(-apart))
 
 
 def _mass_at_zero(scale: float) -> tuple[float, float]:

@@ -125,16 +125,19 @@ def to_epsilon(rdp: Callable[[Floats], Floats], delta: float) -> float:
     def epsilons(orders: Floats) -> Floats:
         return np.asarray(rdp(orders) + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1))
 
-    return max(0.0, _smallest(epsilons))
+    found = _smallest(epsilons)
+    return math.inf if math.isnan(found) else max(0.0, found)
 
 
 def to_delta(rdp: Callable[[Floats], Floats], epsilon: float) -> float:
     """Return the delta of a Renyi bound at `epsilon`: the same conversion, solved for delta."""
+    asked = min(epsilon, 1e300)  # so that its product with an order is a double; a smaller epsilon has the larger delta
 
     def logs(orders: Floats) -> Floats:
-        return np.asarray((orders - 1) * (rdp(orders) + np.log1p(-1 / orders) - epsilon) - np.log(orders))
+        return np.asarray((orders - 1) * (rdp(orders) + np.log1p(-1 / orders) - asked) - np.log(orders))
 
-    return math.exp(min(0.0, _smallest(logs)))
+    found = _smallest(logs)
+    return 1.0 if math.isnan(found) else math.exp(min(0.0, found))
 
 
 def _smallest(values: Callable[[Floats], Floats]) -> float:

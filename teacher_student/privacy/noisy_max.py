@@ -42,6 +42,12 @@ _MARGIN = 1e-9
 
 _LARGEST = 1e9
 
+LARGEST_QUERIES = 10_000_000
+"""Most answers of a session, and most queries asked; what more of them cost is not computed (see `pure`)."""
+
+LARGEST_THRESHOLD = 1 << 53
+"""Largest number of votes that can be wanted: as many as can be counted."""
+
 THRESHOLD_SHARE = 0.75
 """Share of the teachers that Confident-GNMax wants behind a class, where nothing else is said: half-way from a tie of two."""
 
@@ -60,7 +66,7 @@ class NoisyMaxParameters(Parameters):
         for field in dataclasses.fields(self):
             if field.name.endswith("scale"):
                 object.__setattr__(self, field.name, check_scale(field.name, getattr(self, field.name)))
-        positive_integer("max_answers", self.max_answers)
+        positive_integer("max_answers", self.max_answers, maximum=LARGEST_QUERIES)
 
     @property
     def max_asked(self) -> int:
@@ -161,8 +167,8 @@ class ConfidentGNMax(GaussianCost):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive_integer("threshold", self.threshold, minimum=0)
-        if positive_integer("num_queries", self.num_queries) < self.max_answers:
+        positive_integer("threshold", self.threshold, minimum=0, maximum=LARGEST_THRESHOLD)
+        if positive_integer("num_queries", self.num_queries, maximum=LARGEST_QUERIES) < self.max_answers:
             raise ArgumentError(f"max_answers must be at most num_queries = {self.num_queries}, got {self.max_answers}")
 
     @property
@@ -206,7 +212,7 @@ class ConfidentGNMax(GaussianCost):
         del cutoff
         _refuse(options, cls.mechanism, "max_answers", "threshold", "num_teachers", "test_share")
         answers = _answers(cls.mechanism, max_answers, num_queries)
-        asked = answers if num_queries is None else positive_integer("num_queries", num_queries)
+        asked = answers if num_queries is None else positive_integer("num_queries", num_queries, maximum=LARGEST_QUERIES)
         if threshold is None:
             if num_teachers is None:
                 raise ArgumentError("threshold must be given for confident_gnmax (votes wanted behind a class), got None")
@@ -297,8 +303,8 @@ def _answers(mechanism: str, max_answers: int | None, num_queries: int | None) -
     if max_answers is None and num_queries is None:
         raise ArgumentError(f"max_answers (or num_queries) must be given for {mechanism}: it pays for every answer, got None")
     if max_answers is None:
-        return positive_integer("num_queries", num_queries)
-    return positive_integer("max_answers", max_answers, maximum=num_queries)
+        return positive_integer("num_queries", num_queries, maximum=LARGEST_QUERIES)
+    return positive_integer("max_answers", max_answers, maximum=min(num_queries or LARGEST_QUERIES, LARGEST_QUERIES))
 
 
 def _refuse(options: dict[str, Any], mechanism: str, *known: str) -> None:

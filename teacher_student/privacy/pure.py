@@ -6,7 +6,8 @@ Viswanath 2015, theorem 3.3; it holds for adaptively chosen mechanisms). With L 
     delta(epsilon) = P[L <= l] - exp(epsilon) P'[L <= l],    l the largest with (n - 2 l) eps0 > epsilon,
 
 L binomial with success probability 1 / (1 + exp(eps0)) under P and 1 / (1 + exp(-eps0)) under P'. Both are incomplete beta
-functions, so a million answers cost as much as one. Integer Laplace noise of scale b under a shift by one *is* randomised
+functions, so a million answers cost as much as one; beyond `LARGEST_COUNT` double arithmetic can no longer tell the tails apart,
+and nothing is certified. Integer Laplace noise of scale b under a shift by one *is* randomised
 response with eps0 = 1/b, and for it these formulas are not a bound but the truth.
 """
 
@@ -18,10 +19,14 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import special
 
-from teacher_student.arguments import Floats
+from teacher_student.arguments import ArgumentError, Floats
 
-_SLACK = 1e-8
-"""Relative slack, upwards: the two tails agree in their leading digits, and double arithmetic leaves the others."""
+LARGEST_COUNT = 20_000_000
+"""Most answers that are composed. (scipy's binomial tail is NaN from 2^31 on, and loses digits long before.)"""
+
+_SLACK, _SLACK_PER_ANSWER = 1e-8, 1e-14
+"""Relative slack, upwards: the two tails agree in their leading digits, and double arithmetic leaves the others. Measured against
+40 digits, the loss is 8e-12 at 1e4 answers, 2e-9 at 1e6 and 6e-8 at 2e7."""
 
 
 def pure_delta(loss: float, count: int, epsilon: float) -> float:
@@ -29,14 +34,24 @@ def pure_delta(loss: float, count: int, epsilon: float) -> float:
 
     >>> math.isclose(pure_delta(0.5, 1, 0.2), (math.exp(0.5) - math.exp(0.2)) / (1 + math.exp(0.5)), rel_tol=1e-7)
     True
+
+    Raises:
+        ArgumentError: more than `LARGEST_COUNT`.
     """
+    if count > LARGEST_COUNT:
+        raise ArgumentError(f"answers must be at most {LARGEST_COUNT} pure ones to be composed, got {count}")
+    if epsilon >= loss * count:
+        return 0.0
     most = math.ceil((count - epsilon / loss) / 2) - 1
     if most < 0:
         return 0.0
     wrong = float(special.expit(-loss))
     here, there = float(special.bdtr(most, count, wrong)), float(special.bdtr(most, count, 1 - wrong))
     weighed = math.exp(min(0.0, epsilon + math.log(there))) if there > 0 else 0.0
-    return max(0.0, here - weighed) * (1 + _SLACK)
+    difference = here - weighed
+    if not math.isfinite(difference):
+        return 1.0
+    return min(1.0, max(0.0, difference) * (1 + _SLACK + _SLACK_PER_ANSWER * count))
 
 
 def pure_epsilon(loss: float, count: int, delta: float) -> float:

@@ -104,13 +104,13 @@ class StabilityPaper(RedrawnThreshold):
     def _test_epsilon(self, delta: float) -> float:
         """Advanced composition of T runs (Dwork, Rothblum, Vadhan 2010), or plain composition where that is less."""
         eps0, runs = self.run_epsilon, self.cutoff
-        return min(runs * eps0, math.sqrt(2 * runs * math.log(1 / delta)) * eps0 + runs * eps0 * math.expm1(eps0))
+        return min(runs * eps0, math.sqrt(2 * runs * math.log(1 / delta)) * eps0 + runs * eps0 * _expm1(eps0))
 
     def _test_delta(self, epsilon: float) -> float:
         eps0, runs = self.run_epsilon, self.cutoff
         if epsilon >= runs * eps0:
             return 0.0
-        left = epsilon - runs * eps0 * math.expm1(eps0)
+        left = epsilon - runs * eps0 * _expm1(eps0)
         return 1.0 if left <= 0 else math.exp(-(left**2) / (2 * runs * eps0**2))
 
     @classmethod
@@ -139,6 +139,11 @@ class StabilityPaper(RedrawnThreshold):
             most = math.floor(runs * delta / 2 / made.release_delta)
             raise ArgumentError(f"cutoff must be about {most} or less for {num_queries} queries at the printed w, got {runs}")
         return made
+
+
+def _expm1(value: float) -> float:
+    """Return e^value - 1 where a double holds it, else some large number: plain composition is the better bound there."""
+    return math.expm1(min(value, 700.0))
 
 
 def _check_printed(epsilon: float, delta: float, runs: int) -> Fraction:

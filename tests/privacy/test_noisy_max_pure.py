@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
-from teacher_student.privacy.pure import bounded_range_rdp, pure_delta, pure_epsilon, pure_rdp
+from teacher_student.arguments import ArgumentError
+from teacher_student.privacy import LNMax, calibrate, pure
+from teacher_student.privacy.kappa import to_delta, to_epsilon
+from teacher_student.privacy.pure import LARGEST_COUNT, bounded_range_rdp, pure_delta, pure_epsilon, pure_rdp
 from teacher_student.privacy.redrawn import optimal_delta
 
 ORDERS = np.array([1.01, 1.5, 2.0, 5.0, 20.0, 100.0])
@@ -64,3 +69,52 @@ def test_bounded_range_is_below_randomised_response_and_above_nothing() -> None:
     assert (np.diff(bounded) > 0).all()
     assert pure_rdp(0.2, 1, [1e6])[0] == pytest.approx(0.2, rel=1e-3)
     assert pure_rdp(1000.0, 1, [2.0])[0] == pytest.approx(1000, rel=1e-3)
+
+
+def binomial_delta(loss: float, count: int, epsilon: float) -> float:
+    """The same difference of tails, to 40 digits: the terms from the largest down."""
+    mp = pytest.importorskip("mpmath").mp.clone()
+    mp.dps = 40
+    most = math.ceil((count - epsilon / loss) / 2) - 1
+
+    def tail(p: Any) -> Any:
+        log_choose = mp.loggamma(count + 1) - mp.loggamma(most + 1) - mp.loggamma(count - most + 1)
+        term, total = mp.exp(log_choose + most * mp.log(p) + (count - most) * mp.log(1 - p)), mp.mpf(0)
+        for k in range(most, -1, -1):
+            total += term
+            term *= k * (1 - p) / (p * (count - k + 1))
+            if term < total * mp.mpf(10) ** -25:
+                break
+        return total
+
+    wrong = 1 / (1 + mp.exp(mp.mpf(loss)))
+    return float(tail(wrong) - mp.exp(epsilon) * tail(1 - wrong))
+
+
+@pytest.mark.parametrize("count", [1000, 10**6, LARGEST_COUNT])
+@pytest.mark.parametrize("epsilon", [0.5, 1.5])
+def test_the_slack_covers_the_lost_digits(count: int, epsilon: float) -> None:
+    loss = 0.25 / math.sqrt(count)
+    exact = binomial_delta(loss, count, epsilon)
+    assert exact <= pure_delta(loss, count, epsilon) <= exact * (1 + 1e-6)
+
+
+def test_more_answers_than_can_be_computed_are_refused() -> None:
+    for count in (LARGEST_COUNT + 1, 2**31):
+        with pytest.raises(ArgumentError, match="answers must be at most 20000000"):
+            pure_delta(1e-9, count, 1.0)
+        with pytest.raises(ArgumentError, match="answers must be at most 20000000"):
+            pure_epsilon(1e-9, count, 1e-5)
+    with pytest.raises(ArgumentError, match="max_answers must be an integer from 1 to 10000000"):
+        LNMax(max_answers=2**30, scale=Fraction(1)).epsilon(1e-5)
+    for mechanism in ("lnmax", "gnmax", "exponential"):
+        with pytest.raises(ArgumentError, match="num_queries must be an integer from 1 to 10000000"):
+            calibrate(mechanism, epsilon=1.0, delta=1e-5, num_queries=2**30)
+
+
+def test_what_is_no_number_is_a_certain_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pure.special, "bdtr", lambda *given: math.nan)
+    assert pure_delta(0.1, 100, 1.0) == 1.0
+    assert pure_epsilon(0.1, 100, 1e-5) == pytest.approx(10.0)  # plain composition: it needs no tail
+    assert to_epsilon(lambda orders: orders * math.nan, 1e-5) == math.inf
+    assert to_delta(lambda orders: orders * math.nan, 1.0) == 1.0
