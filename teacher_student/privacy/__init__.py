@@ -4,6 +4,7 @@ from teacher_student.privacy.accountant import Composition
 from teacher_student.privacy.bounds import teachers_needed, teachers_printed, teachers_tight
 from teacher_student.privacy.calibration import REGISTRY, calibrate, calibrate_soft, parameters_from_dict
 from teacher_student.privacy.certificate import NEIGHBOURS, Certificate
+from teacher_student.privacy.filters import FILTERS, BasicFilter, Claim, Filter, GaussianFilter, RenyiFilter, make_filter
 from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax, NoisyMaxParameters
 from teacher_student.privacy.parameters import Parameters
 from teacher_student.privacy.redrawn import StabilityPaper, StabilityRedraw
@@ -13,16 +14,22 @@ from teacher_student.privacy.tight import Stability, StabilityLaplace
 MECHANISMS = tuple(REGISTRY)
 
 __all__ = [
+    "FILTERS",
     "MECHANISMS",
     "NEIGHBOURS",
+    "BasicFilter",
     "Certificate",
+    "Claim",
     "Composition",
     "ConfidentGNMax",
     "Exponential",
+    "Filter",
     "GNMax",
+    "GaussianFilter",
     "LNMax",
     "NoisyMaxParameters",
     "Parameters",
+    "RenyiFilter",
     "Stability",
     "StabilityLaplace",
     "StabilityPaper",
@@ -30,6 +37,7 @@ __all__ = [
     "ThresholdParameters",
     "calibrate",
     "calibrate_soft",
+    "make_filter",
     "parameters_from_dict",
     "teachers_needed",
     "teachers_printed",

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special, stats
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.privacy import (
@@ -25,6 +26,7 @@ from teacher_student.privacy import (
     StabilityPaper,
     StabilityRedraw,
 )
+from teacher_student.privacy.accountant import INTERVAL, _loss_masses
 from teacher_student.privacy.gaussian import gaussian_epsilon
 
 DELTA = 1e-5
@@ -223,8 +225,10 @@ def test_release_parts_add_as_they_stand() -> None:
     [
         ("gnmax", 1, "parameters must be those of a mechanism whose cost is known"),
         (None, 1, "parameters must be those of a mechanism whose cost is known"),
-        (TestGNMax.parameters, -1, "count must be an integer of at least 0, got -1"),
-        (TestGNMax.parameters, 1.5, "count must be an integer of at least 0, got 1.5"),
+        (TestGNMax.parameters, -1, "count must be an integer from 0 to 20000000, got -1"),
+        (LNMax(scale=Fraction(1), max_answers=10**6), 2000, "count must leave at most 20000000 pure answers to be composed"),
+        (TestGNMax.parameters, 10**400, "count must be an integer from 0 to 20000000"),
+        (TestGNMax.parameters, 1.5, "count must be an integer from 0 to 20000000, got 1.5"),
     ],
 )
 def test_unknown_parts_are_refused(parameters: Any, count: Any, words: str) -> None:
@@ -239,3 +243,31 @@ def test_bad_epsilon_and_delta() -> None:
         composition.epsilon(0.0)
     with pytest.raises(ArgumentError, match="epsilon must be a number above 0"):
         composition.delta(-1.0)
+
+
+@pytest.mark.parametrize("times", [1000, 10**6])
+def test_masses_of_a_loss_are_raised_by_what_their_logarithms_lose(times: int) -> None:
+    """They are probabilities: rounded up, their sum is not below 1."""
+    loss = 1e-3
+    masses, failure = _loss_masses(loss, times)
+    places = np.array(sorted(masses))
+    exact = stats.binom.pmf((times - places * INTERVAL / loss) / 2, times, special.expit(-loss))
+    found = np.array([masses[place] for place in places])
+    assert (found >= exact * (1 - 1e-12)).all() or times > 1000  # scipy's own digits end there
+    assert 1 <= found.sum() + failure <= 1 + 1e-7
+
+
+def test_a_bound_that_is_no_number_bounds_nothing() -> None:
+    class Broken(GNMax):
+        """The broken twin: its cost cannot be computed."""
+
+        def delta(self, epsilon: float) -> float:
+            return math.nan * epsilon
+
+        @property
+        def mu(self) -> float:
+            return math.nan
+
+    broken = Composition().add(Broken(scale=Fraction(60), max_answers=100))
+    assert broken.delta(1.0) == 1.0
+    assert broken.epsilon(DELTA) == math.inf

@@ -1,0 +1,147 @@
+"""Filters: budgets for releases that are chosen one after the other, parameters and all, for what the earlier ones said.
+
+Whether the next release still fits is decided by a sum that must stay within a number fixed beforehand. Taking the least of
+several bounds over what has gathered (`Composition`) is no such rule: which bound is the least then depends on what was released.
+So an account has one filter, chosen when it is opened, before anything is known.
+
+| filter | what is summed | needs of every part |
+|---|---|---|
+| basic | the claimed epsilons; the claimed deltas | nothing |
+| renyi | Renyi divergences at one order; release parts' deltas | `rdp`, or `mu` or `pure_parts` instead |
+| gaussian | mu^2; release parts' deltas | `mu` |
+
+Basic: Rogers, Roth, Ullman, Vadhan 2016. Renyi at an order fixed beforehand: Feldman, Zrnic 2021. Gaussian: Smith, Thakurta 2022
+(`gaussian` has the argument). Each of them also holds where sessions are interleaved (Haney, Shoemate, Tian, Vadhan, Vyrros, Xu,
+Zhang 2023). Of delta the last two set `RELEASE_SHARE` aside for release parts: on queries whose winner differs between neighbours
+let every session release the neighbour's label; the chance that this changes anything is at most the sum of those deltas, which
+never passes that share, and the filter holds for what is left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from teacher_student.arguments import ArgumentError, choice, positive_number, probability
+from teacher_student.privacy.accountant import renyi_of
+from teacher_student.privacy.gaussian import gaussian_mu
+from teacher_student.privacy.kappa import ORDERS
+from teacher_student.privacy.parameters import Parameters
+
+RELEASE_SHARE = 0.1
+"""Share of delta for release parts under `renyi` and `gaussian`; calibrations spend no more than this share of theirs on it."""
+
+_LAST_DIGITS = 1e-12
+"""Relative room: budgets and claims are decimals, and three times 0.4 is a little more than 1.2."""
+
+
+class Claim(NamedTuple):
+    """One session, as it is charged: its parameters are to bear out `epsilon` at `delta` (`Parameters.epsilon`)."""
+
+    parameters: Parameters
+    epsilon: float
+    delta: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Filter(ABC):
+    """A budget, fixed beforehand.
+
+    Attributes:
+        epsilon: for all that is ever admitted together.
+        delta: likewise.
+    """
+
+    name: ClassVar[str]
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", positive_number("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", probability("delta", self.delta))
+
+    def admits(self, claims: Sequence[Claim]) -> bool:
+        """Return whether the budget covers all of `claims`: those admitted before, and the next."""
+        return self.spent(claims) <= 1 + _LAST_DIGITS  # NaN does not
+
+    def spent(self, claims: Sequence[Claim]) -> float:
+        """Return how much of the budget is spent, as a part of 1: of what is scarcest."""
+        shares = [_sum(amounts) / budget for amounts, budget in self._resources(claims)]
+        return math.inf if any(math.isnan(share) for share in shares) else max(shares)
+
+    @abstractmethod
+    def _resources(self, claims: Sequence[Claim]) -> Sequence[tuple[Iterable[float], float]]:
+        """Return for each thing that is summed what the claims take of it, and what there is."""
+
+    def _releases(self, claims: Sequence[Claim]) -> tuple[Iterable[float], float]:
+        return [claim.parameters.release_delta for claim in claims], RELEASE_SHARE * self.delta
+
+
+class BasicFilter(Filter):
+    """Epsilons and deltas are added."""
+
+    name: ClassVar[str] = "basic"
+
+    def _resources(self, claims: Sequence[Claim]) -> Sequence[tuple[Iterable[float], float]]:
+        return ([claim.epsilon for claim in claims], self.epsilon), ([claim.delta for claim in claims], self.delta)
+
+
+class RenyiFilter(Filter):
+    """Renyi divergences at one order are added; better than `basic` from a handful of sessions on.
+
+    >>> round(RenyiFilter(1.0, 1e-5).order, 1)
+    18.0
+    """
+
+    name: ClassVar[str] = "renyi"
+
+    @property
+    def order(self) -> float:
+        """The order at which the budget pays for most Gaussian noise. It depends on nothing but the budget."""
+        return float(ORDERS[int(np.argmax(self._budgets() / ORDERS))])
+
+    def _resources(self, claims: Sequence[Claim]) -> Sequence[tuple[Iterable[float], float]]:
+        order = np.array([self.order])
+        budget = float(self._budgets().max(where=order == ORDERS, initial=-math.inf))
+        if budget <= 0:
+            raise ArgumentError(f"epsilon must be larger for the renyi filter at delta {self.delta:g}, got {self.epsilon:g}")
+        bounds = [renyi_of(claim.parameters, order) for claim in claims]
+        return ([math.inf if bound is None else float(bound[0]) for bound in bounds], budget), self._releases(claims)
+
+    def _budgets(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Return at each order the divergence that (epsilon, 0.9 delta) allows (Canonne, Kamath, Steinke 2020, prop. 12)."""
+        delta = (1 - RELEASE_SHARE) * self.delta
+        return np.asarray(self.epsilon - np.log1p(-1 / ORDERS) + np.log(delta * ORDERS) / (ORDERS - 1))
+
+
+class GaussianFilter(Filter):
+    """Squares of mu are added: exact, for Gaussian mechanisms only."""
+
+    name: ClassVar[str] = "gaussian"
+
+    def _resources(self, claims: Sequence[Claim]) -> Sequence[tuple[Iterable[float], float]]:
+        squares = [math.inf if claim.parameters.mu is None else claim.parameters.mu**2 for claim in claims]
+        return (squares, gaussian_mu(self.epsilon, (1 - RELEASE_SHARE) * self.delta) ** 2), self._releases(claims)
+
+
+FILTERS: dict[str, type[Filter]] = {kind.name: kind for kind in (BasicFilter, RenyiFilter, GaussianFilter)}
+
+
+def make_filter(name: str, epsilon: float, delta: float) -> Filter:
+    """Return the filter of this name with this budget.
+
+    Raises:
+        ArgumentError: no such filter, or a budget out of range.
+    """
+    return FILTERS[choice("filter", name, FILTERS)](epsilon, delta)
+
+
+def _sum(amounts: Iterable[float]) -> float:
+    given = list(amounts)
+    return math.fsum(given) if all(map(math.isfinite, given)) else math.inf
