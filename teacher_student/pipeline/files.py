@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.aggregation import Release, label
+from teacher_student.aggregation import Release, SoftRelease, label
 from teacher_student.arguments import ArgumentError
-from teacher_student.privacy import Certificate
 
 
 def label_file(
@@ -71,16 +70,15 @@ def verify_folder(folder: Path) -> str:
         One line that says what holds.
 
     Raises:
-        ArgumentError: no certificate there, or one that does not recompute.
+        ArgumentError: no release there, a certificate that does not recompute, or answers that it does not speak of.
     """
-    release = folder / "release" if (folder / "release").is_dir() else folder
-    try:
-        text = (release / "certificate.json").read_text(encoding="utf-8")
-    except OSError as error:
-        raise ArgumentError(f"folder must hold a certificate.json, got {folder}") from error
-    certificate = Certificate.from_json(text)
+    path = folder / "release" if (folder / "release").is_dir() else folder
+    if not (path / "certificate.json").is_file():
+        raise ArgumentError(f"folder must hold a certificate.json, got {folder}")
+    kind = SoftRelease if (path / "scores.csv").exists() else Release
+    certificate = kind.load(path).certificate
     epsilon = certificate.verify()
     return (
-        f"{release}: {certificate.mechanism} is ({certificate.epsilon:.6g}, {certificate.delta:.3g})-private "
+        f"{path}: {certificate.mechanism} is ({certificate.epsilon:.6g}, {certificate.delta:.3g})-private "
         f"under {certificate.neighbours}; recomputed epsilon {epsilon:.6g}"
     )
