@@ -6,17 +6,17 @@ import csv
 import dataclasses
 import io
 import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from teacher_student.aggregation.folder import CERTIFICATE_FILE, check_against, count_abstentions, write_files
 from teacher_student.arguments import ArgumentError, Integers
 from teacher_student.labels import HALTED
-from teacher_student.privacy import Certificate
+from teacher_student.privacy import Certificate, NoisyMaxParameters
 
-LABELS_FILE, CERTIFICATE_FILE = "labels.csv", "certificate.json"
+LABELS_FILE = "labels.csv"
 _COLUMNS = ["query", "label", "answered"]
 
 
@@ -51,31 +51,20 @@ class Release:
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write labels.csv and certificate.json into `folder`, which is made if it does not exist.
 
-        Both files appear whole, the certificate last.
+        Both files appear whole, the certificate last. Saving the same release again, after a kill between the two or later, is no
+        error.
 
         Raises:
-            ArgumentError: one of the files exists, or the folder cannot be written.
+            ArgumentError: one of the files exists and is another release's, or the folder cannot be written.
         """
-        target = Path(folder)
-        contents = {LABELS_FILE: self._table(), CERTIFICATE_FILE: self.certificate.to_json()}
-        for name in contents:
-            if (target / name).exists():
-                raise ArgumentError(f"folder must hold no release yet, got {target}, which has {name}; choose another one")
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-            for name, text in contents.items():
-                _write_whole(target / name, text)
-        except FileExistsError as error:
-            raise ArgumentError(f"folder must be a folder without a release, got {target}: {error.strerror}") from error
-        except OSError as error:
-            raise ArgumentError(f"folder must be a folder that can be written, got {target}: {error.strerror}") from error
+        write_files(folder, {LABELS_FILE: self._table(), CERTIFICATE_FILE: self.certificate.to_json()})
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Release:
         """Read what `save` wrote.
 
         Raises:
-            ArgumentError: a file is missing or is not what `save` writes.
+            ArgumentError: a file is missing or is not what `save` writes, or the labels are not those of the certificate.
         """
         source = Path(folder)
         try:
@@ -87,6 +76,7 @@ class Release:
         except (OSError, ValueError, csv.Error) as error:
             reason = getattr(error, "strerror", None) or error
             raise ArgumentError(f"folder must hold {LABELS_FILE} and {CERTIFICATE_FILE}, got {source}: {reason}") from error
+        _check(labels, certificate)
         return cls(labels, certificate, None if queries == _positions(len(labels)) else queries)
 
     def _table(self) -> str:
@@ -96,6 +86,16 @@ class Release:
         names = self.queries or _positions(len(self.labels))
         writer.writerows(zip(names, self.labels.tolist(), self.answered.astype(int).tolist(), strict=True))
         return text.getvalue()
+
+
+def _check(labels: Integers, certificate: Certificate) -> None:
+    """Refuse labels that are not the certificate's: every paid non-answer costs a unit; of a noisy maximum, every answer."""
+    noisy_maximum = isinstance(certificate.parameters, NoisyMaxParameters)
+    paid = int((labels >= 0).sum()) if noisy_maximum else count_abstentions(labels)
+    check_against(certificate, labels, least_paid=paid, most_paid=paid)
+    classes = certificate.used.get("num_classes")
+    if not isinstance(classes, int) or (labels >= classes).any():
+        raise ArgumentError(f"labels must be below the certificate's num_classes, {classes!r}, got {labels.max(initial=0)}")
 
 
 def _positions(length: int) -> tuple[str, ...]:
@@ -110,17 +110,3 @@ def _parse(rows: list[list[str]]) -> tuple[tuple[str, ...], Integers]:
     if [row[2] for row in rows[1:]] != [str(int(label >= 0)) for label in labels.tolist()]:
         raise ValueError(f"{LABELS_FILE} says 'answered' where there is no class, or the other way round")
     return tuple(row[0] for row in rows[1:]), labels
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write a new file that is never seen half-written: under another name first, then linked to its own, which must be free."""
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(draft).chmod(0o644)
-        os.link(draft, path)
-    finally:
-        Path(draft).unlink()

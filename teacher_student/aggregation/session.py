@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from teacher_student.aggregation.ledger import Account
+from teacher_student.aggregation.ledger import Account, check_claim
 from teacher_student.aggregation.release import Release
 from teacher_student.aggregation.store import Entry, Store
 from teacher_student.aggregation.votes import Table
@@ -39,10 +39,12 @@ class Session:
         state: the file that the state lives in, or None for memory.
         noise: None for the operating system's entropy; anything else makes the certificate say that it is not private.
         neighbours: the relation that the teachers were trained under: add_remove, replace_one or label_only.
-        account: the private data's account in a ledger; the session's whole cost is entered before any noise is drawn.
+        account: the private data's account in a ledger; the session's whole cost is entered before any noise is drawn, or on
+            reopening if it was not entered before. Give it every time: it also notices a state that was rolled back.
 
     Raises:
-        ArgumentError: an argument is not valid, or the state file is not this session's.
+        ArgumentError: an argument is not valid, the parameters do not bear out epsilon at delta, the account does not cover the
+            session, or the state file is not this session's.
     """
 
     def __init__(
@@ -62,8 +64,10 @@ class Session:
         self._noise = check_noise(noise)
         self._neighbours = choice("neighbours", neighbours, NEIGHBOURS)
         self._account = check_account(account, self._noise)
+        check_claim(mechanism.parameters, epsilon, delta)
         known = {"epsilon": epsilon, "delta": delta, "neighbours": neighbours, **settings, **mechanism.parameters.to_dict()}
-        self._store = Store(state, known, self._start)
+        self._store = Store(state, known, self._start, self._account.witness if self._account else None)
+        self._pay(self._store.session)  # once more: a session that was begun without an account is charged when it gets one
 
     def ask(self, counts: Table, query_ids: Sequence[str | int] | None = None) -> Integers:
         """Return a label for each row of checked `counts`; whatever is returned has been written down.
@@ -123,6 +127,10 @@ class Session:
         self.close()
 
     def _start(self, session: str) -> tuple[Mapping[str, Any], bool]:
+        self._pay(session)
+        return self.mechanism.start(self._noise).to_dict(), self._noise.private
+
+    def _pay(self, session: str) -> None:
         if self._account:
             self._account.pay(
                 session,
@@ -131,7 +139,6 @@ class Session:
                 epsilon=self._epsilon,
                 delta=self._delta,
             )
-        return self.mechanism.start(self._noise).to_dict(), self._noise.private
 
     def _answer(self, entry: Entry, counts: Table, names: Sequence[str] | None) -> Integers:
         labels, state = self.mechanism.answer(counts, State.from_dict(entry.state), self._noise)

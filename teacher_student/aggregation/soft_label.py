@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.session import Session
 from teacher_student.aggregation.soft_release import SoftRelease
 from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer
@@ -46,6 +47,7 @@ class SoftLabelSession(Session):
         state: an SQLite file that keeps the session across restarts and processes, or None for memory.
         noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
         neighbours: add_remove, replace_one or label_only.
+        account: the private data's account in a ledger (`Ledger.account`); refused before any noise is drawn if it is exceeded.
         options: further options of the calibration.
 
     >>> session = SoftLabelSession(bins=10, epsilon=1.0, delta=1e-5, cutoff=50)
@@ -69,6 +71,7 @@ class SoftLabelSession(Session):
         state: str | os.PathLike[str] | None = None,
         noise: Noise | None = None,
         neighbours: str = "add_remove",
+        account: Account | None = None,
         **options: Any,
     ) -> None:
         if mechanism not in MECHANISMS:
@@ -87,6 +90,7 @@ class SoftLabelSession(Session):
             state=state,
             noise=noise,
             neighbours=neighbours,
+            account=account,
         )
 
     def answer(self, scores: object, *, bins: object = None, query_ids: Sequence[str | int] | None = None) -> Floats:
@@ -147,6 +151,7 @@ def label_soft(
     state: str | os.PathLike[str] | None = None,
     noise: Noise | None = None,
     neighbours: str = "add_remove",
+    account: Account | None = None,
     **options: Any,
 ) -> SoftRelease:
     """Return private soft labels for a table of scores, in one call. No torch is needed.
@@ -165,6 +170,7 @@ def label_soft(
             given stay as they were. None for memory.
         noise: None for the operating system's entropy; anything else is certified as not private.
         neighbours: add_remove, replace_one or label_only.
+        account: the private data's account in a ledger; refused before any noise is drawn if it is exceeded.
         options: further options of the calibration.
 
     Raises:
@@ -185,6 +191,7 @@ def label_soft(
         state=state,
         noise=noise,
         neighbours=neighbours,
+        account=account,
         **options,
     )
     session.answer_codes(table, bins=width, query_ids=None if state is None else range(len(table)))

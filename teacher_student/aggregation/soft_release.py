@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from teacher_student.aggregation.folder import CERTIFICATE_FILE, check_against, count_abstentions, write_files
 from teacher_student.arguments import ArgumentError, Floats, Integers
 from teacher_student.labels import HALTED
 from teacher_student.mechanisms.soft_label import scores_of
 from teacher_student.privacy import Certificate
 
-SCORES_FILE, CERTIFICATE_FILE = "scores.csv", "certificate.json"
+SCORES_FILE = "scores.csv"
 _COLUMNS = ["query", "class", "code", "score"]
 
 
@@ -65,28 +66,21 @@ class SoftRelease:
         return np.asarray(self.codes == HALTED)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write scores.csv and, last, certificate.json into `folder`, which is made if it does not exist.
+        """Write scores.csv and, last, certificate.json into `folder`, which is made if it does not exist; both appear whole.
+
+        Saving the same release again, after a kill between the two or later, is no error.
 
         Raises:
-            ArgumentError: one of the files exists, or the folder cannot be written.
+            ArgumentError: one of the files exists and is another release's, or the folder cannot be written.
         """
-        target = Path(folder)
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-            for name, text in ((SCORES_FILE, self._table()), (CERTIFICATE_FILE, self.certificate.to_json())):
-                with (target / name).open("x", newline="", encoding="utf-8") as file:
-                    file.write(text)
-        except FileExistsError as error:
-            raise ArgumentError(f"folder must hold no release yet, got {target}; choose another one") from error
-        except OSError as error:
-            raise ArgumentError(f"folder must be a folder that can be written, got {target}: {error.strerror}") from error
+        write_files(folder, {SCORES_FILE: self._table(), CERTIFICATE_FILE: self.certificate.to_json()})
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> SoftRelease:
         """Read what `save` wrote; scores are made again from the codes.
 
         Raises:
-            ArgumentError: a file is missing or is not what `save` writes.
+            ArgumentError: a file is missing or is not what `save` writes, or the scores are not those of the certificate.
         """
         source = Path(folder)
         try:
@@ -98,6 +92,7 @@ class SoftRelease:
         except (OSError, ValueError, csv.Error) as error:
             reason = getattr(error, "strerror", None) or error
             raise ArgumentError(f"folder must hold {SCORES_FILE} and {CERTIFICATE_FILE}, got {source}: {reason}") from error
+        _check(codes, certificate)
         positions = tuple(map(str, range(len(codes))))
         return cls(codes, certificate, None if queries == positions else queries)
 
@@ -111,6 +106,21 @@ class SoftRelease:
             for label, (code, score) in enumerate(zip(row, row_scores, strict=True)):
                 writer.writerow([name, label if self.codes.ndim == 2 else "", code, repr(score) if code >= 0 else ""])
         return text.getvalue()
+
+
+def _check(codes: Integers, certificate: Certificate) -> None:
+    """Refuse scores that are not the certificate's: one unit for a shifted one, two for a query that failed both tests.
+
+    The last of them may have found but one unit left.
+    """
+    abstained = count_abstentions(codes)
+    paid = int(scores_of(codes)[1].sum()) + 2 * abstained
+    check_against(certificate, codes, least_paid=paid - min(1, abstained), most_paid=paid)
+    if certificate.used.get("answers") != "soft_labels":
+        raise ArgumentError("certificate must be of soft labels, got one of class labels")
+    classes = None if codes.ndim == 1 else codes.shape[1]
+    if certificate.used.get("num_classes") != classes:
+        raise ArgumentError(f"classes must be the certificate's, {certificate.used.get('num_classes')!r}, got {classes!r}")
 
 
 def _parse(rows: list[list[str]]) -> tuple[tuple[str, ...], Integers]:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from teacher_student.aggregation.database import Database, MemoryDatabase
-from teacher_student.aggregation.witness import Witness
+from teacher_student.aggregation.witness import LinkKeeper, Witness
 from teacher_student.arguments import ArgumentError, Integers
 
 _VERSION = 1
@@ -115,15 +115,27 @@ class Store:
         settings: the session's public settings. An existing file must have been made with the same.
         start: makes the first state from the session's own name, and says whether its noise was private; called once in the
             session's life (again only if it failed or was killed before the state was written).
+        second_witness: makes, from the session's own name, something elsewhere that remembers the newest link of a state file.
 
     Raises:
         ArgumentError: the file is of another session or another program, was copied or rolled back, or cannot be used.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, settings: Mapping[str, Any], start: Start) -> None:
-        self._witness = None if path is None else Witness(path)
-        self.session = str(uuid.uuid4()) if self._witness is None else self._witness.session
-        self._database: Database = MemoryDatabase() if self._witness is None else self._witness.state_file
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        settings: Mapping[str, Any],
+        start: Start,
+        second_witness: Callable[[str], LinkKeeper] | None = None,
+    ) -> None:
+        self._witnesses: list[LinkKeeper] = []
+        if path is None:
+            self.session = str(uuid.uuid4())
+            self._database: Database = MemoryDatabase()
+        else:
+            witness = Witness(path)
+            self.session, self._database = witness.session, witness.state_file
+            self._witnesses = [witness] if second_witness is None else [witness, second_witness(self.session)]
         text = json.dumps(dict(settings), sort_keys=True)
         with self._transaction() as connection:
             if not connection.execute("PRAGMA user_version").fetchone()[0]:
@@ -147,15 +159,14 @@ class Store:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that fits the witness when it begins and that the witness knows of when it has ended."""
-        confirmed = None
+        """A transaction that fits the witnesses when it begins and that they know of when it has ended."""
         with self._database.transaction() as connection:
-            if self._witness:
-                confirmed = self._witness.check(connection)
+            confirmed = [witness.check(connection) for witness in self._witnesses]
             yield connection
             head = _head(connection)
-        if self._witness and confirmed != head.number:
-            self._witness.confirm(head.number, head.link)
+        for witness, number in zip(self._witnesses, confirmed, strict=True):
+            if number != head.number:
+                witness.confirm(head.number, head.link)
 
 
 def _append(connection: sqlite3.Connection, head: Head, state: Mapping[str, Any], labels: Integers, *, private: bool) -> Head:

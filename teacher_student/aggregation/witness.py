@@ -5,8 +5,13 @@ same secret threshold. The state file is a chain of batches, each link the hash 
 it belongs to and the newest link whose answers may have been handed out. A state file that lacks this link is refused.
 
 Order of writing: witness (made), state file (made), then for every batch: state file, witness, and only then the answers. Killed
-in between, the witness is behind the state file and never ahead of it. Both files together can be rolled back unnoticed only if
-they keep their inodes (a snapshot of a whole disk): a ledger on another disk is the remedy.
+in between, the witness is behind the state file and never ahead of it.
+
+**What it cannot see.** The witness lies beside the state file, so whoever puts *both* back as they once were goes unnoticed, as
+long as the state file keeps its inode: a snapshot of the disk that is restored, and also a plain copy of the two files written
+over the originals (`cp` keeps the inode of what it overwrites). The witness is a guard against mishaps with one file, not against
+this. A session with an account is guarded further: the ledger remembers its newest link as well (`ledger.LedgerWitness`), and all
+three files must be put back together to deceive it. Keep the ledger elsewhere, and out of the backup that covers the sessions.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import uuid
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 from teacher_student.aggregation.database import FileDatabase
@@ -22,7 +28,26 @@ from teacher_student.arguments import ArgumentError
 _REMEDY = "go on with the original, or start a new session with a budget of its own"
 
 
-class Witness:
+class LinkKeeper(ABC):
+    """Something beside a state file that remembers the newest link of its chain."""
+
+    @abstractmethod
+    def newest(self) -> tuple[int, str] | None:
+        """Return number and link of the newest batch whose answers may have been handed out, or None."""
+
+    @abstractmethod
+    def confirm(self, number: int, link: str) -> None:
+        """Remember the newest link; called between the commit of its batch and the return of its answers."""
+
+    def check(self, state: sqlite3.Connection) -> int | None:
+        """Refuse a state file, open as `state`, that lacks the newest link handed out; return that link's number."""
+        newest = self.newest()
+        if newest is not None and not _has_link(state, *newest):
+            raise ArgumentError(f"state must hold every answer that was handed out, got a file that was rolled back; {_REMEDY}")
+        return None if newest is None else newest[0]
+
+
+class Witness(LinkKeeper):
     """The witness of the state file at `path`, kept in `PATH.witness`.
 
     Args:
@@ -49,20 +74,16 @@ class Witness:
                 connection.execute("INSERT INTO witness (session, inode) VALUES (?, ?)", [str(uuid.uuid4()), self._inode()])
             (self.session,) = connection.execute("SELECT session FROM witness").fetchone()
 
-    def check(self, state: sqlite3.Connection) -> int | None:
-        """Refuse a state file, open as `state`, that lacks the newest link handed out; return that link's number."""
+    def newest(self) -> tuple[int, str] | None:
+        """Return the newest link handed out; refuse a state file that is not the one that this witness was made for."""
         with self._database.transaction() as connection:
             inode, number, link = connection.execute("SELECT inode, number, link FROM witness").fetchone()
         if inode != self._inode():
             raise ArgumentError(f"state must be the session's own file, got {self.state_file.path}, a copy; {_REMEDY}")
-        if number is not None and not _has_link(state, number, link):
-            raise ArgumentError(
-                f"state must hold every answer that was handed out, got {self.state_file.path}, rolled back; {_REMEDY}"
-            )
-        return None if number is None else int(number)
+        return None if number is None else (int(number), str(link))
 
     def confirm(self, number: int, link: str) -> None:
-        """Remember the newest link; called between the commit of its batch and the return of its answers."""
+        """Remember the newest link."""
         with self._database.transaction() as connection:
             connection.execute(
                 "UPDATE witness SET number = ?, link = ? WHERE number IS NULL OR number < ?", [number, link, number]

@@ -33,9 +33,7 @@ class Agreement:
     false_alarm: float
 
 
-def compare(
-    names: Sequence[str], seen: Integers, chances: Floats, trials: int, false_alarm: float = FALSE_ALARM
-) -> Agreement:
+def compare(names: Sequence[str], seen: Integers, chances: Floats, trials: int, false_alarm: float = FALSE_ALARM) -> Agreement:
     """Compare `seen` (cells,) sessions out of `trials` with the chances (cells,) of the law."""
     chances = np.clip(chances, 0.0, 1.0)
     tails = 2 * np.minimum(stats.binom.cdf(seen, trials, chances), stats.binom.sf(seen - 1, trials, chances))

@@ -25,6 +25,7 @@ from teacher_student.privacy import MECHANISMS, NoisyMaxParameters, calibrate
 Progress = Callable[[int, int, str], None]
 """Called with sessions done, sessions in all, and what is being run."""
 
+
 @dataclasses.dataclass(frozen=True)
 class AuditReport:
     """What an audit found.

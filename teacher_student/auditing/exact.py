@@ -78,9 +78,7 @@ class ThresholdLaw:
         """Return the law that `parameters` (a ThresholdParameters) promise."""
         names = ("threshold_noise", "query_noise", "threshold", "cutoff", "redraw")
         kept = {name: getattr(parameters, name) for name in names}
-        return cls(
-            **kept, threshold_scale=float(parameters.threshold_scale), query_scale=float(parameters.query_scale)
-        )
+        return cls(**kept, threshold_scale=float(parameters.threshold_scale), query_scale=float(parameters.query_scale))
 
     def noisy_threshold(self) -> IntegerLaw:
         """Return the law of z, from which a reused query noise is already taken away."""

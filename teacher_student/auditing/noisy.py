@@ -87,9 +87,7 @@ def label_chances(counts: Integers, law: IntegerLaw) -> Floats:
     at_most = cumulative[place + 1]
     below = cumulative[np.clip(grid - 1 - counts[:, None] - law.first, -1, len(law.mass) - 1) + 1]
     exactly = at_most - below
-    chances = [
-        np.sum(exactly[c] * np.prod(below[:c], axis=0) * np.prod(at_most[c + 1 :], axis=0)) for c in range(len(counts))
-    ]
+    chances = [np.sum(exactly[c] * np.prod(below[:c], axis=0) * np.prod(at_most[c + 1 :], axis=0)) for c in range(len(counts))]
     return np.array(chances)
 
 

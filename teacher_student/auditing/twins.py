@@ -127,9 +127,7 @@ def threshold_twins(parameters: Any) -> list[Subject]:
     """Return the broken twins of the threshold mechanism with these parameters, each claiming their guarantee."""
     true = claimed(parameters)
     twins = [
-        dataclasses.replace(
-            true, name="sensitivity_two", mechanism=_SensitivityTwo(true.mechanism), statistic=printed_distance
-        ),
+        dataclasses.replace(true, name="sensitivity_two", mechanism=_SensitivityTwo(true.mechanism), statistic=printed_distance),
         _altered(true, "one_payment_more", cutoff=parameters.cutoff + 1),
         _altered(true, "noise_halved", threshold_scale=0.5, query_scale=0.5),
         *(_altered(true, f"threshold_scale_{factor}", threshold_scale=factor) for factor in (0.7, 1.3)),

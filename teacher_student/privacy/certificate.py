@@ -104,7 +104,7 @@ class Certificate:
             raise ArgumentError(
                 "certificate must be of a private release, got private: false (the noise was injected for a test)"
             )
-        self._check_used()
+        self.check_used()
         for earlier, epsilon, delta in self._earlier():
             _recompute(earlier, epsilon, delta)
         return _recompute(self.parameters, self.epsilon, self.delta)
@@ -123,7 +123,7 @@ class Certificate:
         enough = math.fsum(claimed for _, claimed in claims) <= probability("delta", delta) * (1 + _TOLERANCE)
         return math.fsum(epsilon for epsilon, _ in claims) if enough else math.inf
 
-    def _check_used(self) -> None:
+    def check_used(self) -> None:
         """Refuse facts that are no numbers where numbers belong, or more payments than the parameters pay for."""
         for name, value in self.used.items():
             if isinstance(value, bool):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
+import math
+import shutil
 import sqlite3
 import threading
 from pathlib import Path
@@ -14,7 +17,7 @@ import pytest
 import teacher_student as ts
 from teacher_student.aggregation import Ledger
 from teacher_student.mechanisms import GeneratorNoise, SystemNoise
-from teacher_student.privacy import Composition
+from teacher_student.privacy import Composition, calibrate
 
 GOOD = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5}
 VOTES = [[4000, 0], [0, 4000]]
@@ -34,9 +37,10 @@ def test_every_release_is_an_entry_and_totals_compose(ledger: Ledger) -> None:
     assert first.certificate.composition == ()
     (earlier,) = second.certificate.composition
     assert earlier["parameters"] == first.certificate.parameters.to_dict()
-    both = Composition().add(first.certificate.parameters).add(second.certificate.parameters)
-    assert ledger.total("adult", 1e-4) == both.epsilon(1e-4)
+    assert ledger.total("adult", 1e-4) == ledger.total("adult", 2e-5) == second.certificate.total(2e-5) == 2.0
+    assert ledger.total("adult", 1.9e-5) == math.inf
     assert ledger.total("mnist", 1e-4) == 0
+    assert account.spent == pytest.approx(0.4)
     assert ts.Certificate.from_json(second.certificate.to_json()).composition == second.certificate.composition
 
 
@@ -70,7 +74,7 @@ def test_a_session_killed_after_its_entry_finds_it_again(ledger: Ledger, tmp_pat
             raise OSError("killed here")
 
     given = {"account": ledger.account("adult", epsilon=1.0, delta=1e-5), "state": tmp_path / "s.sqlite", **GOOD}
-    with pytest.raises(OSError, match="killed here"):
+    with pytest.raises(OSError, match=r"killed here"):
         ts.LabelSession(noise=Failing(), **given)
     assert len(ledger.entries()) == 1
     assert ts.LabelSession(**given).answer(counts=VOTES).tolist() == [0, 1]
@@ -82,7 +86,7 @@ def test_a_new_file_in_the_place_of_a_deleted_session_is_a_new_session(ledger: L
     ts.LabelSession(**given)
     for path in tmp_path.glob("s.sqlite*"):
         path.unlink()
-    with pytest.raises(ts.ArgumentError, match="budget must cover"):
+    with pytest.raises(ts.ArgumentError, match=r"budget must cover"):
         ts.LabelSession(**given)
 
 
@@ -127,7 +131,7 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "l.sqlite") as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(ts.ArgumentError, match="got version 99"):
+    with pytest.raises(ts.ArgumentError, match=r"got version 99"):
         Ledger(tmp_path / "l.sqlite")
 
 
@@ -135,3 +139,195 @@ def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path) -> None:
     (tmp_path / "l.sqlite").write_text("no database at all\n" * 300)
     with pytest.raises(ts.ArgumentError, match=r"^ledger must be a file of its own that can be written"):
         Ledger(tmp_path / "l.sqlite")
+
+
+def test_certificates_tell_nothing_of_the_data_or_of_when(ledger: Ledger) -> None:
+    """A certificate is public; the ledger's names, the sessions' and the times are the keeper's."""
+    account = ledger.account("secret-name-of-the-data", epsilon=5.0, delta=1e-4)
+    for _ in range(2):
+        ts.label(counts=VOTES, account=account, **GOOD)
+    third = ts.label(counts=VOTES, account=account, **GOOD).certificate
+    assert [entry["ordinal"] for entry in third.composition] == [0, 1]
+    for entry in third.composition:
+        assert set(entry) == {"ordinal", "mechanism", "neighbours", "epsilon", "delta", "parameters"}
+    for entry in ledger.entries():
+        for secret in (entry.dataset, entry.session, entry.time):
+            assert secret not in third.to_json()
+    assert third.verify() <= 1.0
+
+
+# What an entry covers.
+
+
+class Killed(SystemNoise):
+    """Dies on the first draw: the entry is in the ledger, the state file is empty."""
+
+    def discrete_gaussian(self, scale, size):
+        raise OSError("killed here")
+
+    def discrete_laplace(self, scale, size):
+        raise OSError("killed here")
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"epsilon": 1.0}, "epsilon"),
+        ({"delta": 1e-5}, "delta"),
+        ({"cutoff": 9}, "parameters"),
+        ({"mechanism": "stability_redraw"}, "parameters"),
+        ({"neighbours": "replace_one"}, "neighbours"),
+    ],
+)
+def test_the_entry_of_a_cheap_session_covers_no_other(ledger: Ledger, tmp_path: Path, changes: dict, name: str) -> None:
+    account = ledger.account("adult", epsilon=5.0, delta=1e-4)
+    cheap = {"num_classes": 2, "epsilon": 0.2, "delta": 1e-6, "cutoff": 5, "account": account, "state": tmp_path / "s.sqlite"}
+    with pytest.raises(OSError, match=r"killed here"):
+        ts.LabelSession(noise=Killed(), **cheap)
+    with pytest.raises(ts.ArgumentError, match=rf"^{name} must be what the session was entered with in the ledger"):
+        ts.LabelSession(**{**cheap, **changes})
+    assert len(ledger.entries()) == 1
+    ts.LabelSession(**cheap)
+    assert len(ledger.entries()) == 1
+
+
+def test_an_entry_covers_no_other_data(ledger: Ledger, tmp_path: Path) -> None:
+    given = {"state": tmp_path / "s.sqlite", **GOOD}
+    ts.LabelSession(account=ledger.account("adult", epsilon=1.0, delta=1e-5), **given)
+    with pytest.raises(ts.ArgumentError, match=r"^dataset must be what the session was entered with in the ledger, 'adult'"):
+        ts.LabelSession(account=ledger.account("mnist", epsilon=1.0, delta=1e-5), **given)
+
+
+def test_a_session_that_gets_an_account_later_is_charged_then(ledger: Ledger, tmp_path: Path) -> None:
+    given = {"state": tmp_path / "s.sqlite", **GOOD}
+    ts.LabelSession(**given).answer(counts=VOTES)
+    with pytest.raises(ts.ArgumentError, match=r"^budget must cover all sessions"):
+        ts.LabelSession(account=ledger.account("small", epsilon=0.5, delta=1e-5), **given)
+    account = ledger.account("adult", epsilon=1.5, delta=1e-4)
+    for _ in range(2):
+        assert ts.LabelSession(account=account, **given).answer(counts=VOTES).tolist() == [0, 1]
+    assert [entry.epsilon for entry in ledger.entries("adult")] == [1.0]
+    with pytest.raises(ts.ArgumentError, match=r"^budget must cover all sessions"):
+        ts.label(counts=VOTES, account=account, **GOOD)
+
+
+def test_a_claim_that_its_parameters_do_not_bear_out_is_not_entered(ledger: Ledger) -> None:
+    parameters = calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=50)
+    account = ledger.account("adult", epsilon=5.0, delta=1e-4)
+    for epsilon, delta in ((0.9, 1e-5), (1.0, 9e-6), (math.nan, 1e-5)):
+        with pytest.raises(ts.ArgumentError, match=r"^epsilon must be at least"):
+            account.pay("a", parameters, neighbours="add_remove", epsilon=epsilon, delta=delta)
+    assert ledger.entries() == []
+
+
+def test_sessions_on_one_dataset_are_under_one_relation(ledger: Ledger) -> None:
+    account = ledger.account("adult", epsilon=5.0, delta=1e-4)
+    ts.label(counts=VOTES, account=account, **GOOD)
+    with pytest.raises(ts.ArgumentError, match=r"^neighbours must be those of all sessions on the data, 'add_remove'"):
+        ts.label(counts=VOTES, account=account, neighbours="label_only", **GOOD)
+
+
+# Budgets are fixed beforehand, and so is how sessions are added up.
+
+
+def test_a_budget_is_fixed_when_the_account_is_opened(ledger: Ledger) -> None:
+    ledger.account("adult", epsilon=1.0, delta=1e-5)
+    assert ledger.account("adult", epsilon=1.0, delta=1e-5).budget.name == "basic"
+    for changes in ({"epsilon": 2.0}, {"delta": 1e-4}, {"filter": "renyi"}):
+        (name,) = changes
+        with pytest.raises(ts.ArgumentError, match=rf"^{name} must be what the account of 'adult' was opened with"):
+            ledger.account("adult", **{"epsilon": 1.0, "delta": 1e-5, **changes})
+    with pytest.raises(ts.ArgumentError, match=r"^filter must be one of basic, gaussian, renyi"):
+        ledger.account("mnist", epsilon=1.0, delta=1e-5, filter="sum")
+
+
+def test_the_least_bound_over_what_has_gathered_admits_nothing_more(ledger: Ledger) -> None:
+    """Two sessions compose to less than the budget by `Composition`; that rule is no filter, and the ledger does not use it."""
+    account = ledger.account("adult", epsilon=1.5, delta=1e-4)
+    first = ts.label(counts=VOTES, account=account, **GOOD)
+    parameters = first.certificate.parameters
+    assert Composition().add(parameters, 2).epsilon(1e-4) < 1.5
+    with pytest.raises(ts.ArgumentError, match=r"^budget must cover all sessions"):
+        ts.label(counts=VOTES, account=account, **GOOD)
+
+
+@pytest.mark.parametrize(("filter_name", "sessions"), [("basic", 10), ("renyi", 35), ("gaussian", 45)])
+def test_many_small_sessions_are_admitted_by_a_sharper_filter(ledger: Ledger, filter_name: str, sessions: int) -> None:
+    account = ledger.account("adult", epsilon=2.0, delta=1e-5, filter=filter_name)
+    parameters = calibrate("gnmax", epsilon=0.2, delta=1e-6, num_queries=10)
+    admitted = 0
+    with contextlib.suppress(ts.ArgumentError):
+        for number in range(200):
+            account.pay(str(number), parameters, neighbours="add_remove", epsilon=0.2, delta=1e-6)
+            admitted += 1
+    assert sessions <= admitted < 200
+    assert Composition().add(parameters, admitted).epsilon(1e-5) <= 2.0
+    assert account.spent <= 1
+
+
+# Rolled back.
+
+
+def restore(saved: Path, folder: Path) -> None:
+    """Write the saved files over the originals: their inodes stay what they were."""
+    for path in folder.glob("s.sqlite*"):
+        if not (saved / path.name).exists():
+            path.unlink()
+    for path in saved.iterdir():
+        shutil.copyfile(path, folder / path.name)
+
+
+@pytest.mark.parametrize("with_account", [True, False])
+def test_state_and_witness_put_back_together_are_noticed_where_there_is_an_account(
+    ledger: Ledger, tmp_path: Path, with_account: bool
+) -> None:
+    given = {"state": tmp_path / "s.sqlite", **GOOD}
+    if with_account:
+        given["account"] = ledger.account("adult", epsilon=1.0, delta=1e-5)
+    ts.LabelSession(**given).answer(counts=VOTES)
+    (tmp_path / "saved").mkdir()
+    for path in tmp_path.glob("s.sqlite*"):
+        shutil.copyfile(path, tmp_path / "saved" / path.name)
+    ts.LabelSession(**given).answer(counts=[[2000, 2000]] * 3)
+    restore(tmp_path / "saved", tmp_path)
+    if with_account:
+        with pytest.raises(
+            ts.ArgumentError, match=r"^state must hold every answer that was handed out, got a file that was rolled"
+        ):
+            ts.LabelSession(**given)
+    else:  # what the witness alone cannot see, as its text says
+        assert ts.LabelSession(**given).remaining_cutoff == 50
+
+
+def test_a_ledger_of_the_first_version_is_brought_up(tmp_path: Path) -> None:
+    from teacher_student.aggregation import ledger as module
+
+    with sqlite3.connect(tmp_path / "l.sqlite") as connection:
+        connection.execute(module._MIGRATIONS[0])
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    account = Ledger(tmp_path / "l.sqlite").account("adult", epsilon=1.0, delta=1e-5)
+    assert ts.label(counts=VOTES, account=account, **GOOD).answered.all()
+
+
+def test_soft_sessions_pay_too(ledger: Ledger, tmp_path: Path) -> None:
+    account = ledger.account("adult", epsilon=10.0, delta=1e-4)
+    given = {"epsilon": 8.0, "delta": 1e-5, "bins": 4, "cutoff": 5, "account": account}
+    scores = np.full((2, 400), 0.4)
+    ts.label_soft(scores, state=tmp_path / "s.sqlite", **given)
+    soft = ts.label_soft(scores, state=tmp_path / "s.sqlite", **given)
+    assert [entry.parameters for entry in ledger.entries("adult")] == [soft.certificate.parameters]
+    with pytest.raises(ts.ArgumentError, match=r"^budget must cover all sessions"):
+        ts.SoftLabelSession(**given)
+
+
+def test_parameters_that_do_not_bear_out_the_claim_start_no_session(monkeypatch) -> None:
+    from teacher_student.aggregation.session import Session
+    from teacher_student.mechanisms import build_mechanism
+
+    honest = calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=50)
+    for law in ("discrete_laplace", "discrete_gaussian", "two_geometrics"):
+        monkeypatch.setattr(SystemNoise, law, lambda *given: pytest.fail("noise was drawn"))
+    for twin in (dataclasses.replace(honest, cutoff=51), dataclasses.replace(honest, threshold=20)):
+        with pytest.raises(ts.ArgumentError, match=r"^epsilon must be at least"):
+            Session(build_mechanism(twin), epsilon=1.0, delta=1e-5, settings={})

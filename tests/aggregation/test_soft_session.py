@@ -133,8 +133,10 @@ def test_release_is_saved_and_loaded(tmp_path, classes):
     np.testing.assert_array_equal(back.codes, soft.codes)
     np.testing.assert_array_equal(back.scores, soft.scores)
     assert back.certificate.to_json() == soft.certificate.to_json()
+    soft.save(tmp_path / "out")  # the same release again, as after a kill between its two files
+    other = ts.label_soft(agreeing([0.9]), bins=10, cutoff=5, **PRIVACY)
     with pytest.raises(ts.ArgumentError, match="folder must hold no release yet"):
-        soft.save(tmp_path / "out")
+        other.save(tmp_path / "out")
     text = (tmp_path / "out" / "scores.csv").read_text().replace("0.25", "0.35", 1)
     (tmp_path / "out" / "scores.csv").write_text(text)
     with pytest.raises(ts.ArgumentError, match="a score that is not its code's"):

@@ -27,8 +27,11 @@ def _brute_force(law, queries, side, restart):
         if step == len(queries) or paid == law.cutoff:
             found[transcript] = found.get(transcript, 0.0) + float(weights.sum())
             return
-        winner, distance = (queries[step].winner, queries[step].distance) if side == 0 else (
-            queries[step].other_winner, queries[step].other_distance)
+        winner, distance = (
+            (queries[step].winner, queries[step].distance)
+            if side == 0
+            else (queries[step].other_winner, queries[step].other_distance)
+        )
         unanswered, answered = (np.exp(part) for part in law.log_unanswered(distance))
         walk(step + 1, (*transcript, winner), paid, weights * answered)
         after = weights * unanswered

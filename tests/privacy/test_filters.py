@@ -1,4 +1,4 @@
-"""Budgets for releases chosen one after the other: what a filter admits never costs more than the budget, however it is chosen."""
+"""Budgets for releases chosen one after the other: what a filter admits never costs more, however it is chosen."""
 
 from __future__ import annotations
 

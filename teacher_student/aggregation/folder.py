@@ -1,0 +1,89 @@
+"""Releases on disk: files that appear whole, and tables that agree with their certificate."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from teacher_student.arguments import ArgumentError, Integers
+from teacher_student.labels import ABSTAIN, HALTED
+from teacher_student.privacy import Certificate
+
+CERTIFICATE_FILE = "certificate.json"
+
+
+def write_files(folder: str | os.PathLike[str], contents: Mapping[str, str]) -> None:
+    """Write each text under its name into `folder`, which is made if it does not exist; in order, each of them whole.
+
+    A file that holds the same bytes already is left as it is, so that what was interrupted can be done again.
+
+    Raises:
+        ArgumentError: one of the files exists with other contents, or the folder cannot be written.
+    """
+    target = Path(folder)
+    try:
+        left = {name: text for name, text in contents.items() if not _is_there(target / name, text)}
+        target.mkdir(parents=True, exist_ok=True)
+        for name, text in left.items():
+            _write_whole(target / name, text)
+    except FileExistsError as error:
+        raise ArgumentError(f"folder must be a folder without a release, got {target}: {error.strerror}") from error
+    except OSError as error:
+        raise ArgumentError(f"folder must be a folder that can be written, got {target}: {error.strerror}") from error
+
+
+def check_against(certificate: Certificate, answers: Integers, *, least_paid: int, most_paid: int) -> None:
+    """Refuse answers that are not those of which the certificate speaks, or more than its parameters pay for.
+
+    Args:
+        certificate: of the release.
+        answers: of any shape; `ABSTAIN`, `HALTED`, or at least 0 where answered.
+        least_paid: what these answers cost at least, in units of the cutoff.
+        most_paid: what they cost at most; less only where the cutoff was reached.
+
+    Raises:
+        ArgumentError: they do not agree.
+    """
+    certificate.check_used()
+    flat, used = answers.ravel(), certificate.used
+    for name, value in (("num_queries", flat.size), ("answered", int((flat >= 0).sum()))):
+        if used.get(name) != value:
+            raise ArgumentError(f"{name} must be the certificate's, {used.get(name)!r}, got a table with {value}")
+    paid, cutoff = used.get("paid"), getattr(certificate.parameters, "cutoff", None)
+    if paid != most_paid and not (paid == cutoff and paid in range(least_paid, most_paid)):
+        raise ArgumentError(f"paid must be the certificate's, {paid!r}, got a table that cost {most_paid}")
+    asked, most = int((flat != HALTED).sum()), getattr(certificate.parameters, "num_queries", flat.size)
+    if asked > most:
+        raise ArgumentError(f"num_queries must be at most what the parameters pay for, {most}, got a table with {asked}")
+    if (flat[asked:] != HALTED).any():
+        raise ArgumentError(f"labels must be {HALTED} from the halt on, got an answer after it")
+
+
+def count_abstentions(answers: Integers) -> int:
+    """Return how many queries were paid for without an answer."""
+    return int((answers == ABSTAIN).sum())
+
+
+def _is_there(path: Path, text: str) -> bool:
+    """Return whether the file holds `text`; refuse one that holds anything else."""
+    if not path.exists():
+        return False
+    if path.read_bytes() == text.encode():
+        return True
+    raise ArgumentError(f"folder must hold no release yet, got {path.parent}, which has {path.name}; choose another one")
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a new file that is never seen half-written: under another name first, then linked to its own, which must be free."""
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(draft).chmod(0o644)
+        os.link(draft, path)
+    finally:
+        Path(draft).unlink()
