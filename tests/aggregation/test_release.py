@@ -91,3 +91,80 @@ def test_a_certificate_that_claims_too_much_is_refused(release: ts.Release, tmp_
     (tmp_path / CERTIFICATE_FILE).write_text(json.dumps({**fields, "epsilon": 0.5}))
     with pytest.raises(ts.ArgumentError, match="epsilon must be at least"):
         ts.Release.load(tmp_path).certificate.verify()
+
+
+def test_a_save_that_was_killed_between_its_files_is_completed(release: ts.Release, tmp_path: Path, monkeypatch) -> None:
+    from teacher_student.aggregation import folder
+
+    whole = folder._write_whole
+
+    def killed_before_the_certificate(path: Path, text: str) -> None:
+        if path.name == CERTIFICATE_FILE:
+            raise KeyboardInterrupt
+        whole(path, text)
+
+    monkeypatch.setattr(folder, "_write_whole", killed_before_the_certificate)
+    with pytest.raises(KeyboardInterrupt):
+        release.save(tmp_path)
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == [LABELS_FILE]
+    for _ in range(2):
+        release.save(tmp_path)
+    assert ts.Release.load(tmp_path).labels.tolist() == release.labels.tolist()
+    with pytest.raises(ts.ArgumentError, match=f"which has {LABELS_FILE}"):
+        ts.Release(release.labels[::-1], release.certificate).save(tmp_path)
+
+
+def write_labels(folder: Path, labels: list[int]) -> None:
+    rows = [f"{position},{label},{int(label >= 0)}" for position, label in enumerate(labels)]
+    (folder / LABELS_FILE).write_text("\n".join(["query,label,answered", *rows]) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, -1], "num_queries must be the certificate's, 3, got a table with 2"),
+        ([0, -1, -2, -2], "num_queries must be the certificate's, 3, got a table with 4"),
+        ([0, 1, -1], "answered must be the certificate's, 1, got a table with 2"),
+        ([0, -1, -1], "paid must be the certificate's, 1, got a table that cost 2"),
+        ([0, -2, -1], "labels must be -2 from the halt on, got an answer after it"),
+        ([7, -1, -2], "labels must be below the certificate's num_classes, 2, got 7"),
+    ],
+)
+def test_labels_that_are_not_the_certificates_are_refused(
+    release: ts.Release, tmp_path: Path, labels: list[int], message: str
+) -> None:
+    release.save(tmp_path)
+    write_labels(tmp_path, labels)
+    with pytest.raises(ts.ArgumentError, match=f"^{message}"):
+        ts.Release.load(tmp_path)
+
+
+def test_more_abstentions_than_the_cutoff_are_refused_whatever_the_certificate_says(tmp_path: Path) -> None:
+    """Sixty under a cutoff of fifty, the certificate's facts changed to match."""
+    made = ts.label(counts=[[4000, 0]] * 70, num_classes=2, epsilon=1.0, delta=1e-5, cutoff=50)
+    made.save(tmp_path)
+    fields = json.loads((tmp_path / CERTIFICATE_FILE).read_text())
+    fields["used"] |= {"paid": 60, "answered": 10}
+    (tmp_path / CERTIFICATE_FILE).write_text(json.dumps(fields))
+    write_labels(tmp_path, [-1] * 60 + [0] * 10)
+    with pytest.raises(ts.ArgumentError, match="paid must be a whole number of at most the cutoff 50, got 60"):
+        ts.Release.load(tmp_path)
+    fields["used"] |= {"paid": 50}
+    (tmp_path / CERTIFICATE_FILE).write_text(json.dumps(fields))
+    with pytest.raises(ts.ArgumentError, match="paid must be the certificate's, 50, got a table that cost 60"):
+        ts.Release.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "given"),
+    [
+        *(("gnmax", {}), ("lnmax", {}), ("exponential", {}), ("gnmax", {"max_answers": 4})),
+        *(("confident_gnmax", {"threshold": 3000}), ("stability_paper", {"cutoff": 2}), ("stability_redraw", {"cutoff": 2})),
+    ],
+)
+def test_releases_of_every_mechanism_come_back(tmp_path: Path, mechanism: str, given: dict) -> None:
+    votes = [[90_000, 0], [0, 0], [0, 90_000], [0, 0], [90_000, 0], [0, 0]]
+    made = ts.label(counts=votes, num_classes=2, epsilon=1.0, delta=1e-5, mechanism=mechanism, **given)
+    made.save(tmp_path)
+    assert ts.Release.load(tmp_path).labels.tolist() == made.labels.tolist()

@@ -176,3 +176,47 @@ def test_bad_input_is_one_clear_line(scores, options, message):
 def test_soft_labels_need_no_torch():
     code = "import sys, numpy, teacher_student as ts; ts.label_soft(numpy.full((1, 9), 0.5)); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_scores_that_are_not_the_certificates_are_refused(tmp_path):
+    """Codes are made again from a table that was tampered with; the certificate counts answers, units and queries."""
+    scores = np.concatenate([agreeing([0.02, 0.5, 0.9]), divided(3)])
+    scores[1, ::2] = 0.49
+    soft = ts.label_soft(scores, bins=10, cutoff=3, **PRIVACY)
+    assert soft.certificate.used["paid"] == 6  # one shifted, two queries at two units, and one that found one unit left
+    soft.save(tmp_path / "good")
+    assert SoftRelease.load(tmp_path / "good").shifted.tolist() == soft.shifted.tolist()
+    plain, shifted = soft.codes[0], soft.codes[1]
+    for number, codes in enumerate(
+        [
+            [plain, shifted, plain, -1, -1],  # a row less
+            [plain, shifted, -1, -1, -1, -1],  # an answer less
+            [plain, shifted, shifted, shifted, -1, -1],  # an answer more
+            [plain, shifted, plain, -1, -1, -2],  # fewer units
+            [plain, shifted, shifted, -1, -1, -1],  # more units
+        ]
+    ):
+        SoftRelease(codes, soft.certificate).save(tmp_path / str(number))
+        with pytest.raises(ts.ArgumentError, match="must be the certificate's"):
+            SoftRelease.load(tmp_path / str(number))
+
+
+def test_a_certificate_of_class_labels_covers_no_scores(tmp_path):
+    hard = ts.label(counts=[[4000, 0]], num_classes=2, epsilon=1.0, delta=1e-5)
+    soft = ts.label_soft(agreeing([0.25], 4000), epsilon=1.0)
+    SoftRelease(soft.codes, hard.certificate).save(tmp_path / "soft")
+    with pytest.raises(ts.ArgumentError, match="certificate must be of soft labels"):
+        SoftRelease.load(tmp_path / "soft")
+    ts.Release(hard.labels, soft.certificate).save(tmp_path / "hard")
+    with pytest.raises(ts.ArgumentError, match="num_classes"):
+        ts.Release.load(tmp_path / "hard")
+
+
+def test_a_save_that_was_interrupted_is_completed(tmp_path):
+    soft = ts.label_soft(agreeing([0.25, 0.95]), bins=10, cutoff=5, **PRIVACY)
+    soft.save(tmp_path)
+    (tmp_path / "certificate.json").unlink()
+    for _ in range(2):
+        soft.save(tmp_path)
+    np.testing.assert_array_equal(SoftRelease.load(tmp_path).codes, soft.codes)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["certificate.json", "scores.csv"]
