@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 import teacher_student as ts
+from teacher_student.aggregation import Ledger
 from teacher_student.aggregation import session as session_module
 from teacher_student.mechanisms import State
 from teacher_student.privacy import calibrate
@@ -30,7 +31,7 @@ from teacher_student.privacy import calibrate
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 CUTOFF, QUERIES = 40, 120
-GIVEN = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "cutoff": CUTOFF}
+GIVEN: dict[str, Any] = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "cutoff": CUTOFF}
 ROOM = str(Path(session_module.__file__).parent)
 
 
@@ -168,6 +169,14 @@ def test_killed_at_random_times(tmp_path: Path) -> None:
 def test_killed_before_any_line(tmp_path: Path) -> None:
     """Lines of opening and of the first answers are reached in turn."""
     assert kill_one_by_one(tmp_path, before_lines(0, 420, 14)) == []
+
+
+def test_killed_before_any_line_with_an_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger is never ahead of the state file: no session is taken for one that was rolled back, and it is charged once."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    monkeypatch.setitem(GIVEN, "account", ledger.account("adult", epsilon=1.0, delta=1e-5))
+    assert kill_one_by_one(tmp_path, before_lines(0, 600, 20)) == []
+    assert len(ledger.entries()) == 1
 
 
 @pytest.mark.parametrize("kind", [ts.LabelSession, CarelessSession])
