@@ -7,6 +7,7 @@ while one is open, no other thread of the process can fork.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sqlite3
 import threading
@@ -16,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from teacher_student.arguments import ArgumentError
+
+_Migrations = tuple[tuple[str, ...], ...]
 
 _WAIT = 600.0
 """Seconds to wait for another process that is answering from the same file."""
@@ -27,6 +30,50 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=_open_transactions.release,
         after_in_child=_open_transactions.release,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Schema:
+    """What a kind of file holds, in every version that it ever had.
+
+    Attributes:
+        name: the argument that such a file is given as, for messages.
+        owner: whose file it is, in words: "a ledger's".
+        mark: SQLite's application id of such files.
+        table: a table that every version has.
+        unmarked: the last version whose files did not carry the mark.
+        migrations: statements n take a file from version n to n + 1.
+    """
+
+    name: str
+    owner: str
+    mark: int
+    table: str
+    unmarked: int
+    migrations: _Migrations
+
+    def bring_up(self, connection: sqlite3.Connection) -> int:
+        """Bring a file, within its transaction, to the newest version; return the version that it had, 0 for an empty file.
+
+        Raises:
+            ArgumentError: the file is another program's, or of a version that is not known yet.
+        """
+        version, mark = (int(connection.execute(f"PRAGMA {field}").fetchone()[0]) for field in ("user_version", "application_id"))
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        ours = self.table in tables and mark == (self.mark if version > self.unmarked else 0)
+        if (version or tables or mark) and not (version > 0 and ours):
+            raise ArgumentError(f"{self.name} must be {self.owner} file, got one of another kind")
+        newest = len(self.migrations)
+        if version > newest:
+            raise ArgumentError(
+                f"{self.name} must be {self.owner} file of version {newest} or older, got version {version}; upgrade"
+            )
+        if version < newest:
+            for statement in (statement for step in self.migrations[version:] for statement in step):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {self.mark}")
+            connection.execute(f"PRAGMA user_version = {newest}")
+        return version
 
 
 class Database(ABC):

@@ -15,7 +15,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from teacher_student.aggregation.ledger import Account, check_claim
+from teacher_student.aggregation.budgets import check_claim
+from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
 from teacher_student.aggregation.store import Entry, Store
 from teacher_student.aggregation.votes import Table

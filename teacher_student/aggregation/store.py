@@ -19,17 +19,25 @@ from typing import Any
 
 import numpy as np
 
-from teacher_student.aggregation.database import Database, MemoryDatabase
+from teacher_student.aggregation.database import Database, MemoryDatabase, Schema
 from teacher_student.aggregation.witness import LinkKeeper, Witness
 from teacher_student.arguments import ArgumentError, Integers
 
-_VERSION = 1
-_SCHEMA = (
-    "CREATE TABLE session (settings TEXT NOT NULL)",
-    "CREATE TABLE batches (number INTEGER PRIMARY KEY, state TEXT NOT NULL, private INTEGER NOT NULL, "
-    "end INTEGER NOT NULL, link TEXT NOT NULL, labels BLOB NOT NULL, time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)",
-    "CREATE TABLE queries (query_id TEXT PRIMARY KEY, position INTEGER NOT NULL, label INTEGER NOT NULL) WITHOUT ROWID",
-    f"PRAGMA user_version = {_VERSION}",
+_SCHEMA = Schema(
+    name="state",
+    owner="a session's",
+    mark=0x74735F73,  # "ts_s"
+    table="batches",
+    unmarked=1,
+    migrations=(
+        (
+            "CREATE TABLE session (settings TEXT NOT NULL)",
+            "CREATE TABLE batches (number INTEGER PRIMARY KEY, state TEXT NOT NULL, private INTEGER NOT NULL, "
+            "end INTEGER NOT NULL, link TEXT NOT NULL, labels BLOB NOT NULL, time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)",
+            "CREATE TABLE queries (query_id TEXT PRIMARY KEY, position INTEGER NOT NULL, label INTEGER NOT NULL) WITHOUT ROWID",
+        ),
+        (),  # the mark
+    ),
 )
 _STORED = np.dtype("<i8")
 _AT_A_TIME = 500
@@ -138,9 +146,7 @@ class Store:
             self._witnesses = [witness] if second_witness is None else [witness, second_witness(self.session)]
         text = json.dumps(dict(settings), sort_keys=True)
         with self._transaction() as connection:
-            if not connection.execute("PRAGMA user_version").fetchone()[0]:
-                for statement in _SCHEMA:
-                    connection.execute(statement)
+            if not _SCHEMA.bring_up(connection):
                 connection.execute("INSERT INTO session VALUES (?)", [text])
                 state, private = start(self.session)
                 before = Head(number=-1, state="", private=private, end=0, link=text)
@@ -186,10 +192,7 @@ def _head(connection: sqlite3.Connection) -> Head:
 
 
 def _check(connection: sqlite3.Connection, settings: Mapping[str, Any]) -> None:
-    """Refuse a file of another version, with other settings, or whose chain is broken."""
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version != _VERSION:
-        raise ArgumentError(f"state must be a session's file of version {_VERSION}, got version {version}")
+    """Refuse a file with other settings, or whose chain is broken."""
     (text,) = connection.execute("SELECT settings FROM session").fetchone()
     kept, given = json.loads(text), json.loads(json.dumps(dict(settings)))
     for name in sorted(kept.keys() | given.keys()):

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import math
 import shutil
-import sqlite3
 import threading
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 
 import teacher_student as ts
 from teacher_student.aggregation import Ledger
+from teacher_student.aggregation.ledger import check_ahead
 from teacher_student.mechanisms import GeneratorNoise, SystemNoise
 from teacher_student.privacy import Composition, calibrate
 
@@ -126,21 +126,6 @@ def test_it_exports_json(ledger: Ledger) -> None:
     assert entry["parameters"]["mechanism"] == "stability"
 
 
-def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    Ledger(tmp_path / "l.sqlite")
-    with sqlite3.connect(tmp_path / "l.sqlite") as connection:
-        connection.execute("PRAGMA user_version = 99")
-    connection.close()
-    with pytest.raises(ts.ArgumentError, match=r"got version 99"):
-        Ledger(tmp_path / "l.sqlite")
-
-
-def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "l.sqlite").write_text("no database at all\n" * 300)
-    with pytest.raises(ts.ArgumentError, match=r"^ledger must be a file of its own that can be written"):
-        Ledger(tmp_path / "l.sqlite")
-
-
 def test_certificates_tell_nothing_of_the_data_or_of_when(ledger: Ledger) -> None:
     """A certificate is public; the ledger's names, the sessions' and the times are the keeper's."""
     account = ledger.account("secret-name-of-the-data", epsilon=5.0, delta=1e-4)
@@ -223,7 +208,7 @@ def test_a_claim_that_its_parameters_do_not_bear_out_is_not_entered(ledger: Ledg
 def test_sessions_on_one_dataset_are_under_one_relation(ledger: Ledger) -> None:
     account = ledger.account("adult", epsilon=5.0, delta=1e-4)
     ts.label(counts=VOTES, account=account, **GOOD)
-    with pytest.raises(ts.ArgumentError, match=r"^neighbours must be those of all sessions on the data, 'add_remove'"):
+    with pytest.raises(ts.ArgumentError, match=r"^neighbours must be those of all sessions on 'adult', 'add_remove'"):
         ts.label(counts=VOTES, account=account, neighbours="label_only", **GOOD)
 
 
@@ -265,6 +250,78 @@ def test_many_small_sessions_are_admitted_by_a_sharper_filter(ledger: Ledger, fi
     assert account.spent <= 1
 
 
+# Recorded without a limit.
+
+
+def test_without_a_budget_sessions_are_recorded_and_never_refused(ledger: Ledger) -> None:
+    account = ledger.account("adult")
+    for _ in range(3):
+        release = ts.label(counts=VOTES, account=account, **GOOD)
+    assert (account.budget, account.spent) == (None, 0)
+    assert ledger.total("adult", 3e-5) == release.certificate.total(3e-5) == 3.0
+    assert ledger.datasets() == ["adult"]
+
+
+def test_a_budget_given_later_counts_what_was_recorded(ledger: Ledger) -> None:
+    recording = ledger.account("adult")
+    ts.label(counts=VOTES, account=recording, **GOOD)
+    with pytest.raises(ts.ArgumentError, match=r"^filter must be basic for 'adult', whose sessions began without a budget"):
+        ledger.account("adult", epsilon=2.0, delta=1e-4, filter="renyi")
+    assert ledger.account("adult", epsilon=2.0, delta=1e-4).spent == 0.5
+    ts.label(counts=VOTES, account=recording, **GOOD)
+    for account in (recording, ledger.account("adult"), ledger.account("adult", epsilon=2.0, delta=1e-4)):
+        with pytest.raises(ts.ArgumentError, match=r"^budget must cover all sessions"):  # however it was opened
+            ts.label(counts=VOTES, account=account, **GOOD)
+    with pytest.raises(ts.ArgumentError, match=r"^epsilon must be what the account of 'adult' was opened with, 2.0, got 9.0"):
+        ledger.account("adult", epsilon=9.0, delta=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("bad", "name"), [({"epsilon": 1.0}, "delta"), ({"delta": 1e-5}, "epsilon"), ({"filter": "renyi"}, "filter")]
+)
+def test_half_a_budget_is_refused(ledger: Ledger, bad: dict, name: str) -> None:
+    with pytest.raises(ts.ArgumentError, match=rf"^{name} must be"):
+        ledger.account("adult", **bad)
+    assert ledger.datasets() == []
+
+
+def test_looking_ahead_refuses_as_the_account_would_and_writes_nothing(tmp_path: Path) -> None:
+    parameters = calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=50)
+    path, cost = tmp_path / "l.sqlite", {"neighbours": "add_remove", "epsilon": 1.0, "delta": 1e-5}
+
+    def ahead(dataset: str, *budget: object, **changes: object) -> None:
+        check_ahead(path, dataset, parameters, **{**cost, **changes}, budget=budget or (None, None, "basic"))
+
+    for _ in range(2):
+        ahead("adult", 1.0, 1e-5, "basic")
+        with pytest.raises(ts.ArgumentError, match=r"^budget must cover all sessions"):
+            ahead("adult", 0.5, 1e-5, "basic")
+        with pytest.raises(ts.ArgumentError, match=r"^epsilon must be at least"):
+            ahead("adult", epsilon=0.9)
+        assert not path.exists()
+    Ledger(path).account("adult", epsilon=1.5, delta=1e-4).pay("a", parameters, **cost)
+    for budget in ((), (1.5, 1e-4, "basic")):
+        with pytest.raises(ts.ArgumentError, match=r"^budget must cover all sessions"):
+            ahead("adult", *budget)
+    with pytest.raises(ts.ArgumentError, match=r"^epsilon must be what the account"):
+        ahead("adult", 2.0, 1e-4, "basic")
+    ahead("mnist", 1.0, 1e-5, "basic")
+    assert (Ledger(path).datasets(), len(Ledger(path).entries())) == (["adult"], 1)
+
+
+def test_records_under_another_name_are_recognised_by_the_keeper_alone(ledger: Ledger) -> None:
+    key = ledger.fingerprint_key()
+    assert ledger.fingerprint_key() == key != Ledger(ledger._database.path.with_name("other")).fingerprint_key()
+    adult, alias = ledger.account("adult"), ledger.account("alias")
+    assert adult.recognise(["one", "two"]) == adult.recognise(["one", "two"]) == ()
+    assert alias.recognise(["three"]) == ()
+    assert alias.recognise(["two", "four"]) == ("adult",)
+    ts.label(counts=VOTES, account=adult, **GOOD)
+    certificate = ts.label(counts=VOTES, account=alias, **GOOD).certificate  # nothing is refused for it
+    for text in (certificate.to_json(), ledger.to_json()):
+        assert not any(secret in text for secret in ("two", "four", key.hex()))
+
+
 # Rolled back.
 
 
@@ -297,17 +354,6 @@ def test_state_and_witness_put_back_together_are_noticed_where_there_is_an_accou
             ts.LabelSession(**given)
     else:  # what the witness alone cannot see, as its text says
         assert ts.LabelSession(**given).remaining_cutoff == 50
-
-
-def test_a_ledger_of_the_first_version_is_brought_up(tmp_path: Path) -> None:
-    from teacher_student.aggregation import ledger as module
-
-    with sqlite3.connect(tmp_path / "l.sqlite") as connection:
-        connection.execute(module._MIGRATIONS[0])
-        connection.execute("PRAGMA user_version = 1")
-    connection.close()
-    account = Ledger(tmp_path / "l.sqlite").account("adult", epsilon=1.0, delta=1e-5)
-    assert ts.label(counts=VOTES, account=account, **GOOD).answered.all()
 
 
 def test_soft_sessions_pay_too(ledger: Ledger, tmp_path: Path) -> None:
