@@ -134,6 +134,7 @@ _WHERE_AND_HOW = ("run_folder", "console")
 def settings_from_config(config: DictConfig) -> Any:
     """Build the settings of a run; every value is checked here, before anything is written."""
     from teacher_student.pipeline import PrivacySettings, RunSettings
+    from teacher_student.student import QuerySettings
 
     make = hydra.utils.instantiate
     try:
@@ -149,6 +150,7 @@ def settings_from_config(config: DictConfig) -> Any:
             student_network=make(config.student.network),
             student=make(config.student.settings),
             trainer=dict(make(config.trainer)),
+            queries=QuerySettings(**config.queries),
             tensorboard=config.logger.tensorboard,
             baselines=config.baselines,
             config=OmegaConf.to_yaml({name: part for name, part in config.items() if name not in _WHERE_AND_HOW}, resolve=True),

@@ -34,10 +34,10 @@ class Answers(Protocol):
     def release_labels(
         self, folder: RunFolder, dataset: PrivateDataset, votes: npt.NDArray[Any], settings: RunSettings, advance: Advance
     ) -> Any:
-        """Ask the session about every public point, in their order. Asking again gives the recorded answer."""
+        """Ask the session about the public points. Asking again gives the recorded answer."""
 
-    def targets(self, release: Any, settings: RunSettings, num_classes: int) -> Targets:
-        """Return what the student learns from."""
+    def targets(self, release: Any, settings: RunSettings, dataset: PrivateDataset) -> Targets:
+        """Return what the student learns from: a row for each public point, asked or not."""
 
     def count_votes(self, votes: npt.NDArray[Any], settings: RunSettings) -> npt.NDArray[np.integer]:
         """Return (num_queries, columns) votes for each class, or scores in each bin. Private."""

@@ -14,13 +14,11 @@ from teacher_student.data import PrivateDataset
 from teacher_student.mechanisms import distance_to_instability
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline.folder import RunFolder, write_array
+from teacher_student.pipeline.query_rounds import ask_in_rounds, spread
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Teachers, votes_of
 from teacher_student.privacy.planner import plan
 from teacher_student.student import Targets, targets_from_labels
-
-QUERIES_PER_ANSWER = 4096
-"""Queries answered in one transaction of the session."""
 
 
 def open_session(settings: RunSettings, dataset: PrivateDataset, state: Path | None) -> LabelSession:
@@ -32,7 +30,7 @@ def open_session(settings: RunSettings, dataset: PrivateDataset, state: Path | N
         delta=privacy.delta,
         cutoff=privacy.cutoff,
         mechanism=privacy.mechanism,
-        num_queries=len(dataset.public_features),
+        num_queries=settings.queries.asked(len(dataset.public_features)),
         num_teachers=settings.num_teachers,
         neighbours=privacy.neighbours or dataset.neighbours,
         state=state,
@@ -64,21 +62,18 @@ def collect_votes(
 
 
 def release_labels(folder: RunFolder, dataset: PrivateDataset, votes: Table, settings: RunSettings, advance: Advance) -> Release:
-    """Ask the session for the label of every public point, in their order. Asking again gives the recorded answer."""
+    """Ask the session for the labels of the public points that are wanted. Asking again gives the recorded answer."""
     with open_session(settings, dataset, folder.private / "session.sqlite") as session:
-        for start in range(0, len(votes), QUERIES_PER_ANSWER):
-            part = slice(start, start + QUERIES_PER_ANSWER)
-            session.answer(counts=votes[part], query_ids=range(part.start, part.start + len(votes[part])))
-            advance(min(part.stop, len(votes)), f"{session.remaining_cutoff} of the cutoff left")
-        release = session.release()
+        release = ask_in_rounds(session, dataset, votes, settings, advance)
     if not (folder.release / "certificate.json").exists():
         release.save(folder.release)
     return release
 
 
-def targets(release: Release, settings: RunSettings, num_classes: int) -> Targets:
+def targets(release: Release, settings: RunSettings, dataset: PrivateDataset) -> Targets:
     """Return one-hot targets, and for paid non-answers what the setting says."""
-    return targets_from_labels(release.labels, num_classes, unanswered=settings.student.unanswered, seed=settings.seed)
+    labels = spread(release, len(dataset.public_features))
+    return targets_from_labels(labels, dataset.num_classes, unanswered=settings.student.unanswered, seed=settings.seed)
 
 
 def count_votes(votes: Table, settings: RunSettings) -> Table:  # noqa: ARG001

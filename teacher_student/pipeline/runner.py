@@ -21,7 +21,7 @@ from teacher_student.pipeline.folder import RunFolder, open_run
 from teacher_student.pipeline.judgement import Judgement, judge
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.student_files import save_student
-from teacher_student.student import Student
+from teacher_student.student import QuerySettings, Student
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,10 +78,10 @@ def _run(settings: RunSettings, path: Path, display: Display) -> RunResult:
         teachers = stages.train(folder, dataset, shards, settings, advance)
     with display.stage("votes", len(dataset.public_features)) as advance:
         votes = answers.collect_votes(folder, dataset, teachers, settings, advance)
-    with display.stage("labels", len(votes)) as advance:
+    with display.stage("labels", settings.queries.asked(len(votes))) as advance:
         release = answers.release_labels(folder, dataset, votes, settings, advance)
     with display.stage("student", settings.student.epochs) as advance:
-        targets = answers.targets(release, settings, dataset.num_classes)
+        targets = answers.targets(release, settings, dataset)
         student = stages.teach_student(folder, dataset, targets, settings, advance)
     counts = answers.count_votes(votes, settings)
     result = _report(folder, dataset, shards, counts, release, student, settings, display)
@@ -96,6 +96,9 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> None:
     privacy = settings.privacy
     if privacy.neighbours is not None and privacy.neighbours != dataset.neighbours:
         _check_neighbours(privacy.neighbours, dataset)
+    if settings.privacy.bins is not None and settings.queries != QuerySettings():
+        raise ArgumentError(f"queries must be left as they are (order: file, all points) for soft labels, got {settings.queries}")
+    settings.queries.asked(len(dataset.public_features))
     answers_of(settings).check(settings, dataset)
 
 
@@ -182,6 +185,7 @@ def _public_settings(settings: RunSettings, release: AnyRelease) -> dict[str, An
         "cutoff": _cutoff(release) or "none",
         "bins": settings.privacy.bins or "none: hard labels",
         "queries": len(release.answered),
+        "order of the queries": settings.queries.order,
         "answered": int(release.answered.sum()),
         "a paid non-answer is taught as": settings.student.unanswered,
         "seed of weights and splits": settings.seed,

@@ -8,7 +8,7 @@ from typing import Any
 
 from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
 from teacher_student.data import NEIGHBOURS, PrivateDataset
-from teacher_student.student import StudentSettings
+from teacher_student.student import QuerySettings, StudentSettings
 from teacher_student.teachers import TrainingSettings
 
 NetworkClass = Callable[..., Any]
@@ -76,6 +76,7 @@ class RunSettings:
         privacy: what is promised.
         student_network: the student's network class.
         student: how the student is trained.
+        queries: which public points are asked, in which order.
         trainer: options of Lightning's trainer: accelerator, devices, strategy.
         tensorboard: whether to write event files.
         baselines: whether to train non-private models to compare with.
@@ -92,6 +93,7 @@ class RunSettings:
     student_network: NetworkClass
     student: StudentSettings
     trainer: Mapping[str, Any]
+    queries: QuerySettings = dataclasses.field(default_factory=QuerySettings)
     tensorboard: bool = True
     baselines: bool = True
     config: str = ""

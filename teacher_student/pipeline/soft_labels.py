@@ -97,7 +97,7 @@ def _bins(settings: RunSettings) -> int:
     return positive_integer("privacy.bins", settings.privacy.bins, minimum=3)
 
 
-def targets(release: SoftRelease, settings: RunSettings, num_classes: int) -> Targets:  # noqa: ARG001
+def targets(release: SoftRelease, settings: RunSettings, dataset: PrivateDataset) -> Targets:  # noqa: ARG001
     """Return the scores as targets, and for paid non-answers what the setting says."""
     abstained = np.asarray(release.codes == ABSTAIN)
     return targets_from_scores(release.scores, abstained=abstained, unanswered=settings.student.unanswered, seed=settings.seed)

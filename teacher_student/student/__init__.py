@@ -5,17 +5,22 @@ nothing in this room sees a record, a vote or a gap.
 """
 
 from teacher_student.student.module import Student, StudentSettings, fit_student, predict_probabilities
+from teacher_student.student.queries import ORDERS, QuerySettings, next_points, resample
 from teacher_student.student.standardize import Standardized
 from teacher_student.student.targets import UNANSWERED, Targets, targets_from_labels, targets_from_scores
 
 __all__ = [
+    "ORDERS",
     "UNANSWERED",
+    "QuerySettings",
     "Standardized",
     "Student",
     "StudentSettings",
     "Targets",
     "fit_student",
+    "next_points",
     "predict_probabilities",
+    "resample",
     "targets_from_labels",
     "targets_from_scores",
 ]

@@ -14,7 +14,7 @@ import torch
 
 from teacher_student import ABSTAIN, HALTED, ArgumentError
 from teacher_student.app import compose, settings_from_config
-from teacher_student.pipeline import RunSettings, hard_labels, load_student, run, stages, verify_folder
+from teacher_student.pipeline import RunSettings, hard_labels, load_student, query_rounds, run, stages, verify_folder
 from teacher_student.student import predict_probabilities
 
 
@@ -123,7 +123,7 @@ def test_killed_run_goes_on_and_answers_nothing_twice(stage, tmp_path, monkeypat
 
 
 def test_labels_cut_off_half_way_keep_their_answers(tmp_path, monkeypatch):
-    monkeypatch.setattr(hard_labels, "QUERIES_PER_ANSWER", 150)
+    monkeypatch.setattr(query_rounds, "QUERIES_PER_ANSWER", 150)
     answered = []
     original = hard_labels.LabelSession.answer
 
