@@ -17,7 +17,17 @@ from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.version import __version__
 
 if TYPE_CHECKING:
-    from teacher_student.aggregation import LabelSession, Release, SoftLabelSession, SoftRelease, label, label_soft
+    from teacher_student.aggregation import (
+        FractionRelease,
+        FractionSession,
+        LabelSession,
+        Release,
+        SoftLabelSession,
+        SoftRelease,
+        label,
+        label_fractions,
+        label_soft,
+    )
     from teacher_student.pipeline import load_student
     from teacher_student.privacy import Certificate
     from teacher_student.privacy.planner import plan
@@ -28,6 +38,9 @@ _HOMES = {
     "Release": "teacher_student.aggregation",
     "SoftLabelSession": "teacher_student.aggregation",
     "SoftRelease": "teacher_student.aggregation",
+    "FractionRelease": "teacher_student.aggregation",
+    "FractionSession": "teacher_student.aggregation",
+    "label_fractions": "teacher_student.aggregation",
     "label_soft": "teacher_student.aggregation",
     "Certificate": "teacher_student.privacy",
     "load_student": "teacher_student.pipeline",
@@ -39,12 +52,15 @@ __all__ = [
     "HALTED",
     "ArgumentError",
     "Certificate",
+    "FractionRelease",
+    "FractionSession",
     "LabelSession",
     "Release",
     "SoftLabelSession",
     "SoftRelease",
     "__version__",
     "label",
+    "label_fractions",
     "label_soft",
     "load_student",
     "plan",

@@ -6,6 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from teacher_student.aggregation.fraction_release import FractionRelease
+    from teacher_student.aggregation.fractions import FractionSession, label_fractions
     from teacher_student.aggregation.label_session import LabelSession
     from teacher_student.aggregation.labelling import label
     from teacher_student.aggregation.ledger import Ledger
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Account": "ledger",
+    "FractionRelease": "fraction_release",
+    "FractionSession": "fractions",
     "LabelSession": "label_session",
     "Ledger": "ledger",
     "Release": "release",
@@ -25,11 +29,14 @@ _HOMES = {
     "count_votes": "votes",
     "empty_counts": "votes",
     "label": "labelling",
+    "label_fractions": "fractions",
     "label_soft": "soft_label",
 }
 
 __all__ = [
     "Account",
+    "FractionRelease",
+    "FractionSession",
     "LabelSession",
     "Ledger",
     "Release",
@@ -39,6 +46,7 @@ __all__ = [
     "count_votes",
     "empty_counts",
     "label",
+    "label_fractions",
     "label_soft",
 ]
 

@@ -24,7 +24,8 @@ from teacher_student.mechanisms.soft_label import SoftLabelRelease, scores_of
 from teacher_student.privacy import ThresholdParameters, calibrate_soft
 
 MECHANISMS = ("stability", "stability_paper", "stability_redraw", "stability_laplace")
-_SEPARATOR = "\x1f"
+SEPARATOR = "\x1f"
+"""Between a query's name and its class, where every class of a query is a row of its own."""
 
 
 class SoftLabelSession(Session):
@@ -115,7 +116,7 @@ class SoftLabelSession(Session):
             return self.ask(histograms(table, width), query_ids)
         classes = self._num_classes
         rows = np.moveaxis(table, 2, 1).reshape(len(table) * classes, -1)
-        names = None if query_ids is None else [f"{name}{_SEPARATOR}{label}" for name in query_ids for label in range(classes)]
+        names = None if query_ids is None else [f"{name}{SEPARATOR}{label}" for name in query_ids for label in range(classes)]
         return self.ask(histograms(rows, np.repeat(width, classes)), names).reshape(len(table), classes)
 
     @property
@@ -135,7 +136,7 @@ class SoftLabelSession(Session):
             certificate = self._certificate(entry, codes)
         classes = self._num_classes or 1
         rows = range(0, len(codes), classes)
-        queries = tuple(names.get(row, str(row // classes)).split(_SEPARATOR)[0] for row in rows) if names else None
+        queries = tuple(names.get(row, str(row // classes)).split(SEPARATOR)[0] for row in rows) if names else None
         return SoftRelease(codes if self._num_classes is None else codes.reshape(-1, classes), certificate, queries)
 
 

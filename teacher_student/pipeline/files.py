@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.aggregation import Release, SoftRelease, label
+from teacher_student.aggregation import FractionRelease, Release, SoftRelease, label
 from teacher_student.arguments import ArgumentError
 
 
@@ -75,10 +75,16 @@ def verify_folder(folder: Path) -> str:
     path = folder / "release" if (folder / "release").is_dir() else folder
     if not (path / "certificate.json").is_file():
         raise ArgumentError(f"folder must hold a certificate.json, got {folder}")
-    kind = SoftRelease if (path / "scores.csv").exists() else Release
-    certificate = kind.load(path).certificate
+    certificate = _release_kind(path).load(path).certificate
     epsilon = certificate.verify()
     return (
         f"{path}: {certificate.mechanism} is ({certificate.epsilon:.6g}, {certificate.delta:.3g})-private "
         f"under {certificate.neighbours}; recomputed epsilon {epsilon:.6g}"
     )
+
+
+def _release_kind(path: Path) -> type[Release] | type[SoftRelease] | type[FractionRelease]:
+    """Return what lies in a release folder, by the name of its table."""
+    if (path / "fractions.csv").exists():
+        return FractionRelease
+    return SoftRelease if (path / "scores.csv").exists() else Release

@@ -5,6 +5,7 @@ from teacher_student.privacy.bounds import teachers_needed, teachers_printed, te
 from teacher_student.privacy.calibration import REGISTRY, calibrate, calibrate_soft, parameters_from_dict
 from teacher_student.privacy.certificate import NEIGHBOURS, Certificate
 from teacher_student.privacy.filters import FILTERS, BasicFilter, Claim, Filter, GaussianFilter, RenyiFilter, make_filter
+from teacher_student.privacy.noisy_fraction import NoisyFraction
 from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax, NoisyMaxParameters
 from teacher_student.privacy.parameters import Parameters
 from teacher_student.privacy.redrawn import StabilityPaper, StabilityRedraw
@@ -27,6 +28,7 @@ __all__ = [
     "GNMax",
     "GaussianFilter",
     "LNMax",
+    "NoisyFraction",
     "NoisyMaxParameters",
     "Parameters",
     "RenyiFilter",

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
+from teacher_student.privacy.noisy_fraction import NoisyFraction
 from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax
 from teacher_student.privacy.parameters import Parameters
 from teacher_student.privacy.redrawn import StabilityPaper, StabilityRedraw
@@ -16,6 +17,9 @@ REGISTRY: dict[str, type[Parameters]] = {
     kind.mechanism: kind
     for kind in (Stability, StabilityPaper, StabilityRedraw, StabilityLaplace, GNMax, ConfidentGNMax, LNMax, Exponential)
 }
+"""Mechanisms that release a class for each query."""
+
+_ALL: dict[str, type[Parameters]] = {**REGISTRY, NoisyFraction.mechanism: NoisyFraction}
 
 
 def calibrate(
@@ -24,7 +28,7 @@ def calibrate(
     """Return frozen parameters that spend at most `epsilon` at `delta`.
 
     Args:
-        mechanism: one of `MECHANISMS`.
+        mechanism: one of `MECHANISMS`, or noisy_fraction.
         epsilon: above 0.
         delta: strictly between 0 and 1.
         cutoff: paid non-answers before the session halts (stability mechanisms).
@@ -37,7 +41,7 @@ def calibrate(
     >>> calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=50).threshold
     30
     """
-    kind = REGISTRY[choice("mechanism", mechanism, REGISTRY)]
+    kind = _ALL[choice("mechanism", mechanism, _ALL)]
     epsilon, delta = positive_number("epsilon", epsilon), probability("delta", delta)
     if issubclass(kind, ThresholdParameters):
         cutoff = check_cutoff(cutoff)
@@ -82,4 +86,4 @@ def parameters_from_dict(mapping: Any) -> Parameters:
     for name, value in mapping.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ArgumentError(f"parameters must be finite, got {name} = {value}")
-    return REGISTRY[choice("mechanism", mapping.get("mechanism"), REGISTRY)].from_dict(mapping)
+    return _ALL[choice("mechanism", mapping.get("mechanism"), _ALL)].from_dict(mapping)

@@ -103,7 +103,7 @@ class OneScale(NoisyMaxParameters):
     ) -> Self:
         """Return the least scale at which `max_answers` (by default `num_queries`) answers cost at most `epsilon`."""
         del cutoff, num_teachers
-        _refuse(options, cls.mechanism, "max_answers", "num_teachers")
+        refuse_options(options, cls.mechanism, "max_answers", "num_teachers")
         answers = _answers(cls.mechanism, max_answers, num_queries)
         aim = positive_number("epsilon", epsilon) * (1 - _MARGIN)
         share = probability("delta", delta)
@@ -210,7 +210,7 @@ class ConfidentGNMax(GaussianCost):
             options: none.
         """
         del cutoff
-        _refuse(options, cls.mechanism, "max_answers", "threshold", "num_teachers", "test_share")
+        refuse_options(options, cls.mechanism, "max_answers", "threshold", "num_teachers", "test_share")
         answers = _answers(cls.mechanism, max_answers, num_queries)
         asked = answers if num_queries is None else positive_integer("num_queries", num_queries, maximum=LARGEST_QUERIES)
         if threshold is None:
@@ -307,6 +307,7 @@ def _answers(mechanism: str, max_answers: int | None, num_queries: int | None) -
     return positive_integer("max_answers", max_answers, maximum=min(num_queries or LARGEST_QUERIES, LARGEST_QUERIES))
 
 
-def _refuse(options: dict[str, Any], mechanism: str, *known: str) -> None:
+def refuse_options(options: dict[str, Any], mechanism: str, *known: str) -> None:
+    """Refuse options that a calibration does not know."""
     for name in options:
         raise ArgumentError(f"{name} is no option of {mechanism}; those are {', '.join(known)}")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import time
 from fractions import Fraction
 
 import numpy as np
@@ -27,13 +26,6 @@ def test_what_is_asked_is_met_and_used_up(mechanism, epsilon, delta):
         assert found.cutoff == cutoff
         if mechanism != "stability_paper" and epsilon <= 7:  # at large epsilons the grid is coarse
             assert found.epsilon(delta) >= 0.985 * epsilon
-
-
-@pytest.mark.parametrize("mechanism", STABILITY)
-def test_it_takes_less_than_a_second(mechanism):
-    start = time.perf_counter()
-    calibrate(mechanism, epsilon=0.731, delta=3.3e-7, cutoff=217, num_queries=1_000_000)
-    assert time.perf_counter() - start < 1
 
 
 @pytest.mark.parametrize("mechanism", ["stability", "stability_laplace", "stability_redraw"])
