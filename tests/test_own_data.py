@@ -74,12 +74,17 @@ def test_without_ids_the_guarantee_is_replace_one(tables):
         (["data.path=noise.csv"], "noise.csv"),
         (["data.path=twice.csv"], "p1"),
         (["data.public=null"], "public or label_private must be given"),
+        (
+            ["data.evaluation=odd.csv", "data.classes=[no,yes]"],
+            "pays of evaluation must be one of no, yes; got 'never' in record 1",
+        ),
         (["teachers.number=3001"], "teachers.number must be at most the number of records, got 3001"),
         (["data.id=null", "privacy.neighbours=add_remove"], "privacy.neighbours"),
     ],
 )
 def test_what_may_be_wrong_is_one_line_and_nothing_is_written(tables, capsys, overrides, says):
     (tables / "noise.csv").write_bytes(bytes(range(128, 256)) * 10)
+    write(tables / "odd.csv", ["age", "job", "pays"], [[30, "cook", "never"]])
     lines = (tables / "people.csv").read_text().splitlines()
     (tables / "twice.csv").write_text("\n".join([*lines, lines[2]]) + "\n")
     assert run(*overrides) == 2

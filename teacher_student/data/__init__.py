@@ -8,7 +8,7 @@
 | `load_table`, `load_image_folder`, `from_torch` | your own data |
 | `load_torchvision`, `load_digits`, `load_mnist5000` | published images |
 | `gaussian_blobs`, `thresholds`, `halfspaces`, `low_label_noise` | generated data |
-| `load` | any of them by name, with an optional label-private mode |
+| `load`, `load_label_private` | any of them by name; any of them without public points |
 
 torch, torchvision, scikit-learn and Pillow are imported by the functions that need them.
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 from teacher_student.data.adult import load_adult
 from teacher_student.data.dataset import NEIGHBOURS, PrivateDataset
 from teacher_student.data.image_folder import load_image_folder
-from teacher_student.data.registry import DATASETS, load
+from teacher_student.data.registry import DATASETS, load, load_label_private
 from teacher_student.data.shards import ShardManifest, Shards, assign_shards, make_shards, shard_dataset
 from teacher_student.data.synthetic import (
     gaussian_blobs,
@@ -45,6 +45,7 @@ __all__ = [
     "load_adult",
     "load_digits",
     "load_image_folder",
+    "load_label_private",
     "load_mnist5000",
     "load_table",
     "load_torchvision",

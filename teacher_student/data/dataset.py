@@ -170,7 +170,8 @@ class PrivateDataset:
         """Return the same records with public features: those of `public_rows`, stripped of their labels, become the queries.
 
         The neighbours are then `label_only`: features, n and order are public, one label changes. A queried record still
-        trains its one teacher, so one label still moves at most one vote per query.
+        trains its one teacher, so one label still moves at most one vote per query. Where the student's columns are richer than
+        the teachers', it keeps them, if `student_private_features` are there.
         """
         rows = np.asarray(public_rows)
         if rows.ndim != 1 or rows.dtype.kind not in "iu" or rows.size == 0:
@@ -178,14 +179,14 @@ class PrivateDataset:
         last = len(self.private_features) - 1
         if rows.min() < 0 or rows.max() > last:
             raise ArgumentError(f"public_rows must lie between 0 and {last}, got {rows.min()} to {rows.max()}")
+        richer = self.student_private_features
         return dataclasses.replace(
             self,
             public_features=self.private_features[rows],
             neighbours="label_only",
-            student_public_features=None,
-            student_evaluation_features=None,
-            student_private_features=None,
-            student_feature_names=None,
+            student_public_features=None if richer is None else richer[rows],
+            student_evaluation_features=None if richer is None else self.student_evaluation_features,
+            student_feature_names=None if richer is None else self.student_feature_names,
         )
 
 

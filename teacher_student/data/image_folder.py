@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from teacher_student.arguments import ArgumentError, choice, positive_integer
 from teacher_student.data.dataset import PrivateDataset
+from teacher_student.data.splits import public_split
 from teacher_student.data.vision import scale_images
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp"})
@@ -28,13 +29,15 @@ Pixels = npt.NDArray[np.uint8]
 
 def load_image_folder(
     private: str | Path,
-    public: str | Path,
+    public: str | Path | None = None,
     evaluation: str | Path | None = None,
     *,
     size: int = 32,
     colour: bool = True,
     class_names: Sequence[str] | None = None,
     ids: str = "path",
+    label_private: int | None = None,
+    split_seed: int = 0,
     mean: float = 0.0,
     std: float = 1.0,
     flatten: bool = False,
@@ -51,6 +54,8 @@ def load_image_folder(
         colour: three channels, or one grey channel.
         class_names: public class list in tie order; None takes the sorted folder names of the public evaluation set.
         ids: "path" or "name".
+        label_private: instead of `public`: how many training images, stripped of their labels, are queried; needs ids="name".
+        split_seed: public; chooses the queried images in label-private mode.
         mean: public constant subtracted from the values in [0, 1].
         std: public constant that divides them.
         flatten: return (n, values) instead of (n, channels, size, size).
@@ -60,6 +65,8 @@ def load_image_folder(
     Raises:
         ArgumentError: a folder that is absent or holds no image, or a damaged public or evaluation image.
     """
+    if (public is None) == (label_private is None):
+        raise ArgumentError("public or label_private must be given (one of them): a public folder, or how many images to query")
     side, names_only = positive_integer("size", size), choice("ids", ids, ("path", "name")) == "name"
     top = _folder("private", private)
     names = _class_names(class_names, evaluation if evaluation_public else None)
@@ -68,9 +75,10 @@ def load_image_folder(
         paths = [path.split("/", 1)[1] for path in paths]
         order = sorted(range(len(paths)), key=paths.__getitem__)  # by class, a changed label would move other records
         images, labels, paths = [images[i] for i in order], [labels[i] for i in order], [paths[i] for i in order]
-    queries = [_read_public("public", path, side, colour) for path in _image_paths(_folder("public", public))]
-    if not queries:
-        raise ArgumentError(f"public must hold at least one image, got none in {public}")
+    if public is not None:
+        queries = _public_images(public, side, colour)
+    else:
+        queries = [images[row] for row in public_split(len(images), label_private, split_seed)[0]]
     held_out = None if evaluation is None else _labelled("evaluation", _folder("evaluation", evaluation), names, side, colour)
 
     def scale(pixels: list[Pixels]) -> npt.NDArray[np.float32]:
@@ -88,7 +96,15 @@ def load_image_folder(
         evaluation_labels=None if held_out is None else np.array(held_out[1], dtype=np.int64),
         evaluation_public=evaluation_public,
         ids_name_labels=not names_only,
+        neighbours="" if label_private is None else "label_only",
     )
+
+
+def _public_images(public: str | Path, size: int, colour: bool) -> list[Pixels]:
+    queries = [_read_public("public", path, size, colour) for path in _image_paths(_folder("public", public))]
+    if not queries:
+        raise ArgumentError(f"public must hold at least one image, got none in {public}")
+    return queries
 
 
 def _class_names(class_names: Sequence[str] | None, evaluation: str | Path | None) -> tuple[str, ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from typing import Any
 
-from teacher_student.arguments import ArgumentError, choice
+from teacher_student.arguments import ArgumentError, choice, positive_integer
 from teacher_student.data.adult import load_adult
 from teacher_student.data.dataset import PrivateDataset
 from teacher_student.data.image_folder import load_image_folder
@@ -46,16 +47,28 @@ def load(name: str, *, label_private: int | None = None, label_private_seed: int
     >>> load("thresholds", num_private=50, label_private=10).neighbours
     'label_only'
     """
-    function = DATASETS[choice("data", name, DATASETS)]
-    if function is load_table and label_private is not None:
-        return load_table(**options, label_private=label_private, split_seed=label_private_seed)
+    function = partial(DATASETS[choice("data", name, DATASETS)], **options)
     try:
-        dataset = function(**options)
-    except TypeError as error:
-        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
-            raise  # from inside the function: a fault of ours, not of the options
+        signature(function).bind()
+    except (TypeError, ValueError) as error:
         raise ArgumentError(f"data options must be those of {name}, got {', '.join(options) or 'none'}: {error}") from error
-    if label_private is None:
-        return dataset
-    rows, _ = public_split(len(dataset.private_features), label_private, label_private_seed)
+    return function() if label_private is None else load_label_private(function, label_private, label_private_seed)
+
+
+def load_label_private(function: Callable[..., PrivateDataset], number: int, seed: int) -> PrivateDataset:
+    """Return a dataset without public points: `number` of its training records, stripped of their labels, are the queries.
+
+    Features, their number and their order are then public, and the neighbours are `label_only`: one label changes.
+
+    Args:
+        function: loads the data when called without arguments. One that takes `label_private` itself, because its data may come
+            without any public points, is given it.
+        number: of queries, fewer than there are records.
+        seed: public; chooses them.
+    """
+    if "label_private" in signature(function).parameters:
+        return function(label_private=number, split_seed=seed)
+    dataset = function()
+    last = len(dataset.private_features) - 1
+    rows, _ = public_split(last + 1, positive_integer("label_private", number, maximum=last), seed)
     return dataset.label_private(rows)

@@ -21,6 +21,7 @@ from teacher_student.pipeline.folder import RunFolder, open_run
 from teacher_student.pipeline.judgement import Judgement, judge
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.student_files import save_student
+from teacher_student.privacy.planner import plan
 from teacher_student.student import QuerySettings, Student
 
 
@@ -80,6 +81,8 @@ def _run(settings: RunSettings, path: Path, display: Display) -> RunResult:
         votes = answers.collect_votes(folder, dataset, teachers, settings, advance)
     with display.stage("labels", settings.queries.asked(len(votes))) as advance:
         release = answers.release_labels(folder, dataset, votes, settings, advance)
+    if not release.answered.any():
+        raise ArgumentError(_no_answer(folder, release, settings, dataset.num_classes))
     with display.stage("student", settings.student.epochs) as advance:
         targets = answers.targets(release, settings, dataset)
         student = stages.teach_student(folder, dataset, targets, settings, advance)
@@ -112,6 +115,22 @@ def _check_neighbours(neighbours: str, dataset: PrivateDataset) -> None:
         dataclasses.replace(dataset, neighbours=neighbours)
     except ArgumentError as error:
         raise ArgumentError(f"privacy.{error}") from error
+
+
+def _no_answer(folder: RunFolder, release: AnyRelease, settings: RunSettings, num_classes: int) -> str:
+    """Say that there is nothing to learn from, what has been spent, and what the planner advises from public sizes."""
+    certificate, asked = release.certificate, len(release.answered)
+    outlook = plan(
+        num_teachers=settings.num_teachers,
+        num_queries=asked,
+        num_classes=num_classes,
+        epsilon=certificate.epsilon,
+        delta=certificate.delta,
+    )
+    return (
+        f"labels must hold at least one answer for a student, got none of {asked:,}; the release is in {folder.release}, and its "
+        f"epsilon {certificate.epsilon:g} is spent. For other records: {outlook.advice(max(outlook.request.shares))}"
+    )
 
 
 def _report(

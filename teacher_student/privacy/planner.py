@@ -74,6 +74,11 @@ class Plan:
         lines = [self._advice(share, row) for share, row in winners.items() if row is not None]
         return "\n".join(lines) if lines else self._nothing()
 
+    def advice(self, share: float) -> str:
+        """Return in one line what to take at this share of unstable queries, or what would be needed."""
+        best = self.best(share)
+        return " ".join((self._nothing() if best is None else self._advice(share, best)).split())
+
     def __str__(self) -> str:
         wanted = self.request
         title = (

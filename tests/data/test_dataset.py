@@ -50,6 +50,10 @@ def test_student_features_default_to_the_public_ones():
     stripped = own.label_private(np.array([0, 1, 2]))
     assert stripped.student_public_features is stripped.public_features
     assert stripped.student_evaluation_features is stripped.evaluation_features
+    richer = np.arange(36.0).reshape(4, 9)
+    kept = PrivateDataset(**fields(**STUDENT, student_private_features=richer)).label_private(np.array([3, 1]))
+    assert np.array_equal(kept.student_public_features, richer[[3, 1]])
+    assert np.array_equal(kept.student_evaluation_features, own.student_evaluation_features)
 
 
 @pytest.mark.parametrize(

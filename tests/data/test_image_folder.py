@@ -114,8 +114,15 @@ def test_an_empty_public_folder_is_refused(folders):
         load_image_folder(folders / "private", folders / "void", folders / "evaluation")
 
 
-def test_label_private_mode_through_the_registry(folders):
-    options = {"private": folders / "private", "public": folders / "public", "evaluation": folders / "evaluation", "ids": "name"}
-    data = load("image_folder", label_private=2, **options)
+def test_label_private_mode_queries_training_images(folders):
+    options = {"private": folders / "private", "evaluation": folders / "evaluation"}
+    data = load("image_folder", label_private=2, ids="name", **options)
     assert data.neighbours == "label_only"
+    rows = {row.tobytes() for row in data.private_features}
     assert len(data.public_features) == 2
+    assert all(row.tobytes() in rows for row in data.public_features)
+    with pytest.raises(ArgumentError, match="neighbours must be add_remove for ids that contain the label"):
+        load("image_folder", label_private=2, **options)
+    for both in ({}, {"label_private": 2, "public": folders / "public"}):
+        with pytest.raises(ArgumentError, match="public or label_private must be given"):
+            load("image_folder", **options, **both)
