@@ -145,7 +145,7 @@ def settings_from_config(config: DictConfig) -> Any:
             seed=config.seed,
             data=_loader(config),
             num_teachers=config.teachers.number,
-            training=make(config.teachers.training),
+            training=make(config.teachers.training, _convert_="all"),
             learner=make(config.learner),
             privacy=PrivacySettings(mechanism=mechanism.pop("name"), options=mechanism, **config.privacy),
             student_network=make(config.student.network),

@@ -103,6 +103,7 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> None:
         raise ArgumentError(f"queries must be left as they are (order: file, all points) for soft labels, got {settings.queries}")
     settings.queries.asked(len(dataset.public_features))
     answers_of(settings).check(settings, dataset)
+    stages.check_teachers(dataset, settings)
 
 
 def _check_neighbours(neighbours: str, dataset: PrivateDataset) -> None:

@@ -21,7 +21,15 @@ from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline.folder import RunFolder
 from teacher_student.pipeline.settings import Estimator, NetworkClass, RunSettings
 from teacher_student.student import Standardized, Student, Targets, fit_student
-from teacher_student.teachers import LearnerEnsemble, TeacherEnsemble, predict_votes, train_learners, train_teachers
+from teacher_student.teachers import (
+    LearnerEnsemble,
+    TeacherEnsemble,
+    check_learner,
+    check_training,
+    predict_votes,
+    train_learners,
+    train_teachers,
+)
 
 Teachers = TeacherEnsemble | LearnerEnsemble
 
@@ -34,6 +42,20 @@ def make_shards(folder: RunFolder, dataset: PrivateDataset, settings: RunSetting
     shards, manifest = shard_dataset(dataset, settings.num_teachers)
     manifest.save(path)
     return shards
+
+
+def check_teachers(dataset: PrivateDataset, settings: RunSettings) -> None:
+    """Refuse a learner or a training that cannot be, or that would couple teachers."""
+    if isinstance(settings.learner, Estimator):
+        return check_learner(settings.learner.estimator)
+    shape = dataset.private_features.shape[1:]
+    return check_training(
+        build_network(settings.learner, shape, dataset.num_classes),
+        settings.training,
+        record_shape=shape,
+        num_teachers=settings.num_teachers,
+        trainer_options=settings.trainer,
+    )
 
 
 def train(folder: RunFolder, dataset: PrivateDataset, shards: Shards, settings: RunSettings, advance: Advance) -> Teachers:

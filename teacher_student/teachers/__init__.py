@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from teacher_student.teachers.augment import ShiftAndFlip
-    from teacher_student.teachers.learners import LearnerEnsemble, train_learners
+    from teacher_student.teachers.learners import LearnerEnsemble, check_learner, train_learners
     from teacher_student.teachers.module import TeacherEnsemble
     from teacher_student.teachers.networks import MLP, LogisticRegression
     from teacher_student.teachers.scores import predict_scores
     from teacher_student.teachers.settings import TrainingSettings
-    from teacher_student.teachers.training import load_teachers, predict_votes, train_teachers
+    from teacher_student.teachers.training import check_training, load_teachers, predict_votes, train_teachers
     from teacher_student.teachers.vision import CNN, ResNet, group_normalized
 
 # Loaded when first used: worker processes of `train_learners` then start without torch.
@@ -30,6 +30,8 @@ _HOMES = {
     "ShiftAndFlip": "teacher_student.teachers.augment",
     "TeacherEnsemble": "teacher_student.teachers.module",
     "TrainingSettings": "teacher_student.teachers.settings",
+    "check_learner": "teacher_student.teachers.learners",
+    "check_training": "teacher_student.teachers.training",
     "group_normalized": "teacher_student.teachers.vision",
     "load_teachers": "teacher_student.teachers.training",
     "predict_scores": "teacher_student.teachers.scores",
@@ -47,6 +49,8 @@ __all__ = [
     "ShiftAndFlip",
     "TeacherEnsemble",
     "TrainingSettings",
+    "check_learner",
+    "check_training",
     "group_normalized",
     "load_teachers",
     "predict_scores",

@@ -89,7 +89,7 @@ def train_learners(
     classes = arguments.positive_integer("num_classes", num_classes, minimum=2)
     seed = arguments.positive_integer("master_seed", master_seed, minimum=0)
     records = ShardedRecords.of(features, labels, order, offsets)
-    _check_learner(learner)
+    check_learner(learner)
     flat, classes_of, rows = records.features.numpy(), records.labels.numpy(), records.order.numpy()
     bounds = records.offsets.tolist()
     shards = ((rows[low:high], shard) for shard, (low, high) in enumerate(pairwise(bounds)))
@@ -100,8 +100,12 @@ def train_learners(
     return LearnerEnsemble(Parallel(n_jobs=num_workers)(jobs), classes, num_workers)
 
 
-def _check_learner(learner: Any) -> None:
-    """Try to build one, without records."""
+def check_learner(learner: Any) -> None:
+    """Try to build one, without records.
+
+    Raises:
+        ArgumentError: an object that is no learner.
+    """
     try:
         built = build_learner(learner, 0)
     except Exception as error:

@@ -10,6 +10,7 @@ from typing import Any
 
 import lightning
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import EarlyStopping, StochasticWeightAveraging
 
 from teacher_student.arguments import ArgumentError
@@ -38,7 +39,7 @@ def build_trainer(
     """Build a Trainer whose epochs are chunks.
 
     Raises:
-        ArgumentError: an option that couples teachers, or that the engine sets itself.
+        ArgumentError: an option that couples teachers, that the engine sets itself, or that Lightning does not take.
     """
     chosen = dict(options or {})
     for name, (harmless, reason) in _COUPLING.items():
@@ -54,13 +55,16 @@ def build_trainer(
         if isinstance(callback, EarlyStopping | StochasticWeightAveraging):
             raise ArgumentError(f"trainer.callbacks must not hold {type(callback).__name__}, which would couple teachers")
     strategy = chosen_strategy(chosen)
-    with quiet():
-        return lightning.Trainer(
-            max_epochs=1,
-            logger=logger if logger is not None else False,
-            callbacks=[*callbacks, TeacherProgress(report)],
-            **{**_DEFAULTS, **chosen, "strategy": strategy},
-        )
+    try:
+        with quiet():
+            return lightning.Trainer(
+                max_epochs=1,
+                logger=logger if logger is not None else False,
+                callbacks=[*callbacks, TeacherProgress(report)],
+                **{**_DEFAULTS, **chosen, "strategy": strategy},
+            )
+    except (MisconfigurationException, TypeError, ValueError, RuntimeError) as error:
+        raise ArgumentError(f"trainer must be options of Lightning's Trainer, but: {' '.join(str(error).split())}") from error
 
 
 _DEFAULTS: dict[str, Any] = {

@@ -16,7 +16,7 @@ from torch import Tensor
 from teacher_student import arguments
 from teacher_student.arguments import ArgumentError
 from teacher_student.teachers.chunk import rehearse
-from teacher_student.teachers.engines import Network, build_engine, chunk_size, initial_stack
+from teacher_student.teachers.engines import Engine, Network, build_engine, chunk_size, initial_stack
 from teacher_student.teachers.module import ChunkQueue, PointBlock, TeacherEnsemble
 from teacher_student.teachers.progress import Report
 from teacher_student.teachers.records import ShardedRecords, _tensor
@@ -83,16 +83,48 @@ def train_teachers(
     return ensemble
 
 
+def check_training(
+    network: Network,
+    settings: TrainingSettings,
+    *,
+    record_shape: tuple[int, ...],
+    num_teachers: int,
+    trainer_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Refuse what `train_teachers` would refuse, before any record is read or folder made.
+
+    Args:
+        network: builds one teacher's network.
+        settings: public constants of the training.
+        record_shape: of one record.
+        num_teachers: number of shards.
+        trainer_options: for Lightning's Trainer.
+
+    Raises:
+        ArgumentError: settings or options that couple teachers, or under which the network cannot be trained.
+    """
+    settings.decays(num_teachers)
+    _rehearsed(network, settings, record_shape, device_of(build_trainer(trainer_options)))
+
+
+def _rehearsed(
+    network: Network, settings: TrainingSettings, record_shape: tuple[int, ...], device: torch.device
+) -> tuple[Engine, int]:
+    """Return an engine that was tried on made-up records, and the number of classes."""
+    example = torch.zeros((2, *record_shape), dtype=settings.dtype)
+    num_classes = _num_classes(network, example)
+    engine = build_engine(network, settings, example, device)
+    rehearse(engine, example[0], device)
+    return engine, num_classes
+
+
 def _build(
     network: Network, settings: TrainingSettings, records: ShardedRecords, seed: int, trainer: Any, store: TeacherStore
 ) -> TeacherEnsemble:
     settings.decays(records.num_teachers)
     device = device_of(trainer)
     record = torch.zeros(records.features.shape[1:], dtype=settings.dtype)
-    example = torch.zeros((2, *record.shape), dtype=settings.dtype)
-    num_classes = _num_classes(network, example)
-    engine = build_engine(network, settings, example, device)
-    rehearse(engine, record, device)
+    engine, num_classes = _rehearsed(network, settings, tuple(record.shape), device)
     chunk = chunk_size(
         engine, settings, -(-records.num_teachers // (1 if device.type == "cpu" else trainer.world_size)), record, device
     )

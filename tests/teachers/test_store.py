@@ -10,6 +10,7 @@ import pytest
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.teachers import MLP, TrainingSettings, load_teachers, predict_votes, train_teachers
+from teacher_student.teachers.chunk import UnfinishedChunk
 from teacher_student.teachers.store import FolderStore
 
 D, C, K = 6, 3, 7
@@ -59,11 +60,24 @@ def test_a_killed_training_goes_on_and_ends_the_same(tmp_path):
     np.testing.assert_array_equal(votes_of(load_teachers(tmp_path, NETWORK)), votes_of(whole))
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+OPTIMIZERS = {
+    "sgd": {"momentum": 0.0, "weight_decay": tuple(0.1 * teacher for teacher in range(K))},
+    "momentum": {"momentum": 0.9, "weight_decay": 0.1},
+    "adam": {"optimizer": "adam", "label_smoothing": 0.1},
+    "adamw": {"optimizer": "adamw", "weight_decay": 0.1, "clip_norm": 0.5},
+}
+
+
+def same(one, other):
+    states = [(one.teacher(teacher).state_dict(), other.teacher(teacher).state_dict()) for teacher in range(K)]
+    return all(value.equal(expected[name]) for state, expected in states for name, value in state.items())
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("engine", ["batched", "vmap"])
 def test_a_training_killed_between_two_steps_goes_on_and_ends_the_same(tmp_path, monkeypatch, engine, optimizer):
     monkeypatch.setattr("teacher_student.teachers.chunk._ROWS_PER_WINDOW", 2 * 32 * 3)
-    settings = TrainingSettings(steps=10, chunk=2, optimizer=optimizer, schedule="cosine", engine=engine)
+    settings = TrainingSettings(steps=10, chunk=2, schedule="cosine", engine=engine, **OPTIMIZERS[optimizer])
     network = partial(MLP, D, C, (5,), dropout=0.3)
     whole = train_teachers(*made(), network, settings)
     keep, saved = FolderStore.put_unfinished, []
@@ -81,9 +95,37 @@ def test_a_training_killed_between_two_steps_goes_on_and_ends_the_same(tmp_path,
     resumed = train_teachers(*made(), network, settings, checkpoint_dir=tmp_path, save_seconds=0)
     assert (saved[5], saved[-1]) == ((1, 9), (3, 6))  # the last chunk holds one teacher, hence more steps in a window
     assert not list(tmp_path.glob("unfinished*"))
-    for teacher in range(K):
-        expected = whole.teacher(teacher).state_dict()
-        assert all(value.equal(expected[name]) for name, value in resumed.teacher(teacher).state_dict().items())
+    assert same(resumed, whole)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_teachers_trained_one_after_the_other_go_on_and_end_the_same(tmp_path, optimizer):
+    settings = TrainingSettings(steps=10, engine="sequential", warmup_steps=3, **OPTIMIZERS[optimizer])
+    network = partial(MLP, D, C, (5,), dropout=0.3)
+    whole = train_teachers(*made(), network, settings)
+    with pytest.raises(KilledError):
+        train_teachers(*made(), network, settings, checkpoint_dir=tmp_path, report=killed_after(2))
+    assert FolderStore(tmp_path).finished() == {0, 1, 2, 3}
+    assert same(train_teachers(*made(), network, settings, checkpoint_dir=tmp_path), whole)
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adam", "adamw"])
+def test_a_training_that_forgets_its_optimizer_does_not_end_the_same(tmp_path, monkeypatch, optimizer):
+    monkeypatch.setattr("teacher_student.teachers.chunk._ROWS_PER_WINDOW", 2 * 32 * 3)
+    monkeypatch.setattr(UnfinishedChunk, "restore", lambda self, optimizer: None)
+    settings = TrainingSettings(steps=10, chunk=2, **OPTIMIZERS[optimizer])
+    whole = train_teachers(*made(), NETWORK, settings)
+    keep = FolderStore.put_unfinished
+
+    def killing(self, number, chunk):
+        keep(self, number, chunk)
+        raise KilledError
+
+    monkeypatch.setattr(FolderStore, "put_unfinished", killing)
+    with pytest.raises(KilledError):
+        train_teachers(*made(), NETWORK, settings, checkpoint_dir=tmp_path, save_seconds=0)
+    monkeypatch.setattr(FolderStore, "put_unfinished", keep)
+    assert not same(train_teachers(*made(), NETWORK, settings, checkpoint_dir=tmp_path), whole)
 
 
 def test_a_finished_training_is_not_repeated(tmp_path):

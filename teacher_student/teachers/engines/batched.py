@@ -126,17 +126,22 @@ class BatchedEngine(Engine):
         with self.autocast(features.device):
             for name, module in self._all_layers:
                 if isinstance(module, nn.Linear):
-                    weight = stack[f"{name}.weight"]
+                    weight = stack[_key(name, "weight")]
                     if shared:
                         values, shared = (weight.flatten(0, 1) @ values).unflatten(0, weight.shape[:2]), False
                     else:
                         values = torch.bmm(weight, values)
-                    values = values if module.bias is None else values.add_(stack[f"{name}.bias"].unsqueeze(2))
+                    values = values if module.bias is None else values.add_(stack[_key(name, "bias")].unsqueeze(2))
                 elif isinstance(module, nn.ReLU):
                     values = values.relu_()
                 elif isinstance(module, Offset):
                     values = module(values.transpose(1, 2)).transpose(1, 2)
         return values.transpose(1, 2).to(self.settings.dtype)
+
+
+def _key(layer: str, parameter: str) -> str:
+    """A parameter's name in a stack; a network that is one layer has no name before it."""
+    return f"{layer}.{parameter}" if layer else parameter
 
 
 def _output(inputs: Sequence[Tensor], position: int) -> Tensor:
