@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from teacher_student.labels import ABSTAIN, HALTED
 
 INK, ACCENT, SECOND, SOFT = "#1f2933", "#0b6e99", "#d9822b", "#9fb3c8"
-_STYLE: Any = {
+STYLE: Any = {
     "font.size": 9,
     "axes.edgecolor": SOFT,
     "axes.labelcolor": INK,
@@ -26,10 +26,11 @@ _STYLE: Any = {
     "svg.hashsalt": "teacher-student",
     "svg.fonttype": "path",
 }
+"""Matplotlib settings of every figure of ours, in reports and in notebooks."""
 
 
 def _svg(draw: Callable[[Axes], None], *, width: float = 5.2, height: float = 2.8) -> str:
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         draw(figure.subplots())
         buffer = io.StringIO()
