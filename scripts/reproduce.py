@@ -33,6 +33,7 @@ def accuracies(experiment: str, epsilon: float, cutoff: int, seeds: range, overr
                     f"seed={seed}",
                     "baselines=false",
                     "logger=none",
+                    "budget.ledger=null",  # nothing is kept of these runs
                     *overrides,
                 ],
             )

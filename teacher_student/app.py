@@ -30,6 +30,7 @@ HELP = """teacher-student {version}: private models from sensitive records (PATE
   plan       what each mechanism could do:    teacher-student plan num_teachers=1000 num_queries=10000
   audit      attack a mechanism:              teacher-student audit mechanism=stability
   verify     recompute a certificate:         teacher-student verify runs/adult/2026-01-31_12-00-00
+  ledger     what was spent on which data:    teacher-student ledger runs/ledger.sqlite
   benchmark  measure this machine:            teacher-student benchmark --help
 
 Append --cfg job to a run to read its config without running it."""
@@ -134,7 +135,7 @@ _WHERE_AND_HOW = ("run_folder", "console")
 
 def settings_from_config(config: DictConfig) -> Any:
     """Build the settings of a run; every value is checked here, before anything is written."""
-    from teacher_student.pipeline import PrivacySettings, RunSettings
+    from teacher_student.pipeline import BudgetSettings, PrivacySettings, RunSettings
     from teacher_student.student import QuerySettings
 
     make = hydra.utils.instantiate
@@ -148,6 +149,7 @@ def settings_from_config(config: DictConfig) -> Any:
             training=make(config.teachers.training, _convert_="all"),
             learner=make(config.learner),
             privacy=PrivacySettings(mechanism=mechanism.pop("name"), options=mechanism, **config.privacy),
+            budget=BudgetSettings(**config.budget),
             student_network=make(config.student.network),
             student=make(config.student.settings),
             trainer=dict(make(config.trainer)),
@@ -181,7 +183,7 @@ def _root_cause(error: BaseException) -> str:
 
 def label(arguments: Sequence[str]) -> int:
     """`teacher-student label`: private labels from a file of predictions or counts."""
-    from teacher_student.pipeline import label_file
+    from teacher_student.pipeline import BudgetSettings, label_file
 
     config = compose("label", arguments)
     mechanism = dict(config.mechanism)
@@ -193,6 +195,7 @@ def label(arguments: Sequence[str]) -> int:
         out=Path(config.out),
         mechanism=mechanism.pop("name"),
         options=mechanism,
+        budget=BudgetSettings(**config.budget),
         **config.privacy,
     )
     certificate = release.certificate
@@ -220,6 +223,29 @@ def verify(arguments: Sequence[str]) -> int:
     if len(arguments) != 1:
         raise ArgumentError(f"verify must be given one run or release folder, got {len(arguments)}")
     print(verify_folder(Path(arguments[0])))
+    return 0
+
+
+def ledger(arguments: Sequence[str]) -> int:
+    """`teacher-student ledger [FILE] [--json]`: every session that was charged to each dataset, and what they cost together.
+
+    For the keeper. Costs and totals may be published, as certificates have them; names and times had better not; noisy
+    thresholds, votes, links and fingerprints are not shown at all (see `teacher_student.aggregation.statement`).
+    """
+    from teacher_student.aggregation import Ledger
+    from teacher_student.aggregation.statement import statements, to_json
+
+    files = [argument for argument in arguments if "=" not in argument and not argument.startswith("-")]
+    if len(files) > 1:
+        raise ArgumentError(f"ledger must be given one file, got {len(files)}")
+    given = [argument for argument in arguments if argument not in files]
+    config = compose("ledger", ["json=true" if argument == "--json" else argument for argument in given])
+    path = files[0] if files else config.ledger
+    accounts = statements(Ledger.existing(path or ""), config.dataset)
+    if config.json:
+        print(to_json(accounts, composed=config.composed))
+    else:
+        print("\n\n".join(account.to_text(composed=config.composed) for account in accounts) or f"{path}: no sessions yet")
     return 0
 
 
@@ -256,6 +282,7 @@ VERBS: dict[str, Callable[[Sequence[str]], int]] = {
     "plan": plan,
     "audit": audit,
     "verify": verify,
+    "ledger": ledger,
     "benchmark": benchmark,
 }
 

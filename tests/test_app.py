@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from teacher_student.aggregation import Ledger
 from teacher_student.app import compose, conf_folder, dispatch, settings_from_config
 
 FAST = [
@@ -23,7 +24,7 @@ FAST = [
 def test_without_arguments_it_says_what_it_can_do(capsys):
     assert dispatch([]) == 0
     printed = capsys.readouterr().out
-    for verb in ("run", "label", "plan", "audit", "verify", "benchmark"):
+    for verb in ("run", "label", "plan", "audit", "verify", "ledger", "benchmark"):
         assert f"  {verb}" in printed
 
 
@@ -49,6 +50,15 @@ def test_without_arguments_it_says_what_it_can_do(capsys):
         (["verify"], "verify must be given one"),
         (["plan", "num_teachers=0"], "num_teachers must be a positive integer, got 0"),
         (["audit", "mechanism=magic"], "magic"),
+        (["run", "budget.epsilon=1", "budget.delta=1e-4"], "budget.ledger must be a file where budget.epsilon is given"),
+        (["run", "budget.ledger=l", "budget.epsilon=1"], "budget.delta must lie strictly between 0 and 1, got None"),
+        (["run", "budget.ledger=l", "budget.epsilon=0.5", "budget.delta=1e-4"], "budget must cover all sessions on the data"),
+        (["run", "budget.ledger=l", "budget.filter=sum"], "budget.filter must be one of"),
+        (["label", "counts=x.npy", "num_classes=2", "out=x", "budget.ledger=l"], "budget.dataset must be a public name"),
+        (["ledger"], "ledger must be the file of a ledger"),
+        (["ledger", "nowhere.sqlite"], "nowhere.sqlite, which is not there"),
+        (["ledger", "a", "b"], "ledger must be given one file, got 2"),
+        (["ledger", "jsn=true"], "did you mean json?"),
     ],
 )
 def test_a_slip_is_one_line_and_exit_code_two(arguments, says, tmp_path, monkeypatch, capsys):
@@ -84,7 +94,9 @@ def test_a_run_and_its_verification(tmp_path, monkeypatch, capsys):
 
 def test_a_sweep_makes_a_folder_for_each_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert dispatch(["run", "-m", *FAST, "run_folder=sweep", "privacy.epsilon=1,3", "student.settings.epochs=2"]) == 0
+    given = ["run_folder=sweep", "privacy.epsilon=1,3", "student.settings.epochs=2", "budget.ledger=kept/ledger.sqlite"]
+    assert dispatch(["run", "-m", *FAST, *given]) == 0
+    assert [entry.epsilon for entry in Ledger("kept/ledger.sqlite").entries()] == [1.0, 3.0]
     assert {"0", "1"} <= {path.name for path in (tmp_path / "sweep").iterdir()}
     for number in "01":
         assert dispatch(["verify", f"sweep/{number}"]) == 0

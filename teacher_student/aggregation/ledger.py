@@ -121,6 +121,11 @@ class Ledger:
             names += connection.execute("SELECT dataset FROM accounts ORDER BY rowid").fetchall()
         return list(dict.fromkeys(name for (name,) in names))
 
+    def budget(self, dataset: str) -> Filter | None:
+        """Return the budget of a dataset's account, None where there is no limit; nothing is opened."""
+        with self._transaction() as connection:
+            return agreed_budget(connection, dataset, None)
+
     def entries(self, dataset: str | None = None) -> list[LedgerEntry]:
         """Return all entries, or those of a dataset, oldest first."""
         with self._transaction() as connection:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from teacher_student.data.adult import load_adult
 from teacher_student.data.dataset import NEIGHBOURS, PrivateDataset
+from teacher_student.data.fingerprints import fingerprint_records
 from teacher_student.data.image_folder import load_image_folder
 from teacher_student.data.registry import DATASETS, load, load_label_private
 from teacher_student.data.shards import ShardManifest, Shards, assign_shards, make_shards, shard_dataset
@@ -38,6 +39,7 @@ __all__ = [
     "ShardManifest",
     "Shards",
     "assign_shards",
+    "fingerprint_records",
     "from_torch",
     "gaussian_blobs",
     "halfspaces",

@@ -4,6 +4,7 @@
 |---|---|
 | settings | what a run needs, checked before anything is written |
 | folder | private/ and release/ |
+| budget | the account in a ledger that a run pays from |
 | stages | shards, teachers, student: each takes up where a killed run stopped |
 | hard_labels, soft_labels | votes and labels, either kind; `answers` says what both offer |
 | runner | the whole way, and the reports at its end |
@@ -18,12 +19,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from teacher_student.pipeline.budget import BudgetSettings
     from teacher_student.pipeline.files import label_file, verify_folder
     from teacher_student.pipeline.runner import RunResult, run
     from teacher_student.pipeline.settings import PrivacySettings, RunSettings
     from teacher_student.pipeline.student_files import load_student
 
 _HOMES = {
+    "BudgetSettings": "budget",
     "PrivacySettings": "settings",
     "RunResult": "runner",
     "RunSettings": "settings",
@@ -33,7 +36,7 @@ _HOMES = {
     "verify_folder": "files",
 }
 
-__all__ = ["PrivacySettings", "RunResult", "RunSettings", "label_file", "load_student", "run", "verify_folder"]
+__all__ = ["BudgetSettings", "PrivacySettings", "RunResult", "RunSettings", "label_file", "load_student", "run", "verify_folder"]
 
 
 def __getattr__(name: str) -> Any:

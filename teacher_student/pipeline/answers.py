@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
 from teacher_student.aggregation.soft_release import SoftRelease
 from teacher_student.data import PrivateDataset
@@ -15,6 +16,7 @@ from teacher_student.pipeline import hard_labels, soft_labels
 from teacher_student.pipeline.folder import RunFolder
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Teachers
+from teacher_student.privacy import Parameters
 from teacher_student.student import Targets
 
 AnyRelease = Release | SoftRelease
@@ -23,8 +25,8 @@ AnyRelease = Release | SoftRelease
 class Answers(Protocol):
     """One way to ask the teachers and to release what they say."""
 
-    def check(self, settings: RunSettings, dataset: PrivateDataset) -> None:
-        """Refuse what could only fail after the training: an infeasible budget, data of another kind."""
+    def check(self, settings: RunSettings, dataset: PrivateDataset) -> Parameters:
+        """Refuse what could only fail after the training (an infeasible budget, data of another kind); return what it costs."""
 
     def collect_votes(
         self, folder: RunFolder, dataset: PrivateDataset, teachers: Teachers, settings: RunSettings, advance: Advance
@@ -32,9 +34,15 @@ class Answers(Protocol):
         """Return votes on the public points, one row each, streamed block by block and kept in the folder. Private."""
 
     def release_labels(
-        self, folder: RunFolder, dataset: PrivateDataset, votes: npt.NDArray[Any], settings: RunSettings, advance: Advance
+        self,
+        folder: RunFolder,
+        dataset: PrivateDataset,
+        votes: npt.NDArray[Any],
+        settings: RunSettings,
+        advance: Advance,
+        account: Account | None,
     ) -> Any:
-        """Ask the session about the public points. Asking again gives the recorded answer."""
+        """Ask the session, which pays from `account`, about the public points. Asking again gives the recorded answer."""
 
     def targets(self, release: Any, settings: RunSettings, dataset: PrivateDataset) -> Targets:
         """Return what the student learns from: a row for each public point, asked or not."""

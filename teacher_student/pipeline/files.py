@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from teacher_student.aggregation import FractionRelease, Release, SoftRelease, label
 from teacher_student.arguments import ArgumentError
+from teacher_student.pipeline.budget import BudgetSettings
 
 
 def label_file(
@@ -26,15 +27,20 @@ def label_file(
     delta: float,
     cutoff: int | None,
     neighbours: str,
+    budget: BudgetSettings,
 ) -> Release:
     """Label the queries of a file and write the release to a new folder. The folder is checked before anything is spent."""
     if (predictions is None) == (counts is None):
         raise ArgumentError("predictions or counts must name a file, and not both")
     if out.exists():
         raise ArgumentError(f"out must be a new folder, got {out}, which exists")
+    if budget.ledger and budget.dataset is None:
+        raise ArgumentError("budget.dataset must be a public name of the teachers' private data where a ledger is kept, got none")
+    votes = None if predictions is None else read_table(predictions)
+    table = None if counts is None else read_table(counts)
     release = label(
-        None if predictions is None else read_table(predictions),
-        counts=None if counts is None else read_table(counts),
+        votes,
+        counts=table,
         num_classes=num_classes,
         num_teachers=num_teachers,
         epsilon=epsilon,
@@ -42,6 +48,7 @@ def label_file(
         mechanism=mechanism,
         cutoff=cutoff,
         neighbours=neighbours,
+        account=budget.open(budget.dataset or ""),
         **options,
     )
     release.save(out)

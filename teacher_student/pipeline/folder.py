@@ -22,6 +22,7 @@ import numpy.typing as npt
 from teacher_student.arguments import ArgumentError
 
 FINISHED = "finished.json"
+SESSION = "session.sqlite"
 
 
 @dataclasses.dataclass(frozen=True)

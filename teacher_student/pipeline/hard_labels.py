@@ -8,20 +8,24 @@ from typing import Any
 import numpy as np
 
 from teacher_student.aggregation.label_session import LabelSession
+from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
 from teacher_student.aggregation.votes import Table, add_votes, empty_counts
 from teacher_student.data import PrivateDataset
 from teacher_student.mechanisms import distance_to_instability
 from teacher_student.monitoring.console import Advance
-from teacher_student.pipeline.folder import RunFolder, write_array
+from teacher_student.pipeline.folder import SESSION, RunFolder, write_array
 from teacher_student.pipeline.query_rounds import ask_in_rounds, spread
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Teachers, votes_of
+from teacher_student.privacy import Parameters
 from teacher_student.privacy.planner import plan
 from teacher_student.student import Targets, targets_from_labels
 
 
-def open_session(settings: RunSettings, dataset: PrivateDataset, state: Path | None) -> LabelSession:
+def open_session(
+    settings: RunSettings, dataset: PrivateDataset, state: Path | None, account: Account | None = None
+) -> LabelSession:
     """Return the session of a run, calibrated from public sizes; in memory without a state file."""
     privacy = settings.privacy
     return LabelSession(
@@ -34,13 +38,15 @@ def open_session(settings: RunSettings, dataset: PrivateDataset, state: Path | N
         num_teachers=settings.num_teachers,
         neighbours=privacy.neighbours or dataset.neighbours,
         state=state,
+        account=account,
         **privacy.options,
     )
 
 
-def check(settings: RunSettings, dataset: PrivateDataset) -> None:
+def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
     """Refuse an infeasible budget: a session that is never asked spends nothing."""
-    open_session(settings, dataset, None).close()
+    with open_session(settings, dataset, None) as session:
+        return session.mechanism.parameters
 
 
 def collect_votes(
@@ -61,9 +67,16 @@ def collect_votes(
     return counts
 
 
-def release_labels(folder: RunFolder, dataset: PrivateDataset, votes: Table, settings: RunSettings, advance: Advance) -> Release:
+def release_labels(
+    folder: RunFolder,
+    dataset: PrivateDataset,
+    votes: Table,
+    settings: RunSettings,
+    advance: Advance,
+    account: Account | None = None,
+) -> Release:
     """Ask the session for the labels of the public points that are wanted. Asking again gives the recorded answer."""
-    with open_session(settings, dataset, folder.private / "session.sqlite") as session:
+    with open_session(settings, dataset, folder.private / SESSION, account) as session:
         release = ask_in_rounds(session, dataset, votes, settings, advance)
     if not (folder.release / "certificate.json").exists():
         release.save(folder.release)

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from teacher_student.aggregation.ledger import Account
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import PrivateDataset, Shards
 from teacher_student.monitoring.console import Display
 from teacher_student.monitoring.report import PrivateFacts, ReleasedFacts, write_private_report, write_report
-from teacher_student.pipeline import stages
+from teacher_student.pipeline import budget, stages
 from teacher_student.pipeline.answers import AnyRelease, answers_of
 from teacher_student.pipeline.baselines import baselines
-from teacher_student.pipeline.folder import RunFolder, open_run
+from teacher_student.pipeline.folder import SESSION, RunFolder, open_run
 from teacher_student.pipeline.judgement import Judgement, judge
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.student_files import save_student
+from teacher_student.privacy import Certificate, Parameters
 from teacher_student.privacy.planner import plan
 from teacher_student.student import QuerySettings, Student
 
@@ -69,9 +72,10 @@ def _run(settings: RunSettings, path: Path, display: Display) -> RunResult:
     answers = answers_of(settings)
     with display.stage("data") as advance:
         dataset = settings.data()
-        check(settings, dataset)
+        _check_budget(settings, dataset, check(settings, dataset), path)
         advance(1, f"{len(dataset.public_features):,} public points")
     folder = open_run(path, settings.config)
+    account = _open_account(settings, dataset, display)
     with display.stage("shards") as advance:
         shards = stages.make_shards(folder, dataset, settings)
         advance(1, f"{settings.num_teachers:,} shards, every record in exactly one")
@@ -80,7 +84,7 @@ def _run(settings: RunSettings, path: Path, display: Display) -> RunResult:
     with display.stage("votes", len(dataset.public_features)) as advance:
         votes = answers.collect_votes(folder, dataset, teachers, settings, advance)
     with display.stage("labels", settings.queries.asked(len(votes))) as advance:
-        release = answers.release_labels(folder, dataset, votes, settings, advance)
+        release = answers.release_labels(folder, dataset, votes, settings, advance, account)
     if not release.answered.any():
         raise ArgumentError(_no_answer(folder, release, settings, dataset.num_classes))
     with display.stage("student", settings.student.epochs) as advance:
@@ -92,8 +96,8 @@ def _run(settings: RunSettings, path: Path, display: Display) -> RunResult:
     return result
 
 
-def check(settings: RunSettings, dataset: PrivateDataset) -> None:
-    """Refuse what could only fail later, before a folder is made: too many shards, an infeasible budget."""
+def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
+    """Refuse what could only fail later, before a folder is made: too many shards, an infeasible budget; return what it costs."""
     if settings.num_teachers > len(dataset.private_labels):
         raise ArgumentError(f"teachers.number must be at most the number of records, got {settings.num_teachers}")
     privacy = settings.privacy
@@ -102,8 +106,28 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> None:
     if settings.privacy.bins is not None and settings.queries != QuerySettings():
         raise ArgumentError(f"queries must be left as they are (order: file, all points) for soft labels, got {settings.queries}")
     settings.queries.asked(len(dataset.public_features))
-    answers_of(settings).check(settings, dataset)
+    parameters = answers_of(settings).check(settings, dataset)
     stages.check_teachers(dataset, settings)
+    return parameters
+
+
+def _check_budget(settings: RunSettings, dataset: PrivateDataset, parameters: Parameters, path: Path) -> None:
+    """Refuse what the account would refuse once the teachers are trained; a run that has a session was charged or will be."""
+    if not (path / "private" / SESSION).exists():
+        settings.budget.check(
+            settings.budget.dataset or dataset.name,
+            parameters,
+            neighbours=settings.privacy.neighbours or dataset.neighbours,
+            epsilon=settings.privacy.epsilon,
+            delta=settings.privacy.delta,
+        )
+
+
+def _open_account(settings: RunSettings, dataset: PrivateDataset, display: Display) -> Account | None:
+    account = settings.budget.open(settings.budget.dataset or dataset.name)
+    if account is not None and (note := budget.recognise(account, dataset)):
+        display.say(note)
+    return account
 
 
 def _check_neighbours(neighbours: str, dataset: PrivateDataset) -> None:
@@ -204,12 +228,19 @@ def _public_settings(settings: RunSettings, release: AnyRelease) -> dict[str, An
         "delta": settings.privacy.delta,
         "cutoff": _cutoff(release) or "none",
         "bins": settings.privacy.bins or "none: hard labels",
+        "all recorded releases on the same data": _together(release.certificate) if settings.budget.ledger else "not recorded",
         "queries": len(release.answered),
         "order of the queries": settings.queries.order,
         "answered": int(release.answered.sum()),
         "a paid non-answer is taught as": settings.student.unanswered,
         "seed of weights and splits": settings.seed,
     }
+
+
+def _together(certificate: Certificate) -> str:
+    """What this release and the earlier ones on the same data cost, as far as its ledger knows."""
+    delta = math.fsum([certificate.delta, *(earlier["delta"] for earlier in certificate.composition)])
+    return f"epsilon {certificate.total(delta):.4g}, delta {delta:.3g}, with {len(certificate.composition)} earlier releases"
 
 
 def _private_facts(
@@ -235,6 +266,8 @@ def _tell(result: RunResult, settings: RunSettings, display: Display) -> None:
         f"{answers} released": f"{int(result.release.answered.sum()):,} of {len(result.release.answered):,} asked",
         "epsilon, delta": f"{certificate.epsilon:.4g}, {certificate.delta:.3g} ({certificate.neighbours})",
     }
+    if certificate.composition:
+        rows["on this data in all"] = _together(certificate)
     rows |= {f"student {name}": f"{value:.4f}" for name, value in result.metrics.items()}
     rows |= {
         name: ", ".join(f"{figure} {value:.4f}" for figure, value in figures.items())

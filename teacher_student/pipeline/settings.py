@@ -8,6 +8,7 @@ from typing import Any
 
 from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
 from teacher_student.data import NEIGHBOURS, PrivateDataset
+from teacher_student.pipeline.budget import BudgetSettings
 from teacher_student.student import QuerySettings, StudentSettings
 from teacher_student.teachers import TrainingSettings
 
@@ -74,6 +75,7 @@ class RunSettings:
         training: how each teacher is trained, if it is a network.
         learner: what each teacher is: a network class, or an `Estimator`.
         privacy: what is promised.
+        budget: where it is recorded, beside what earlier runs on the same data have spent, and the limit.
         student_network: the student's network class.
         student: how the student is trained.
         queries: which public points are asked, in which order.
@@ -94,6 +96,7 @@ class RunSettings:
     student: StudentSettings
     trainer: Mapping[str, Any]
     queries: QuerySettings = dataclasses.field(default_factory=QuerySettings)
+    budget: BudgetSettings = dataclasses.field(default_factory=BudgetSettings)
     tensorboard: bool = True
     baselines: bool = True
     config: str = ""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.soft_label import MECHANISMS, SoftLabelSession
 from teacher_student.aggregation.soft_release import SoftRelease
 from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer
@@ -15,9 +16,9 @@ from teacher_student.labels import ABSTAIN
 from teacher_student.mechanisms import distance_to_instability
 from teacher_student.mechanisms.soft_histogram import check_bins, histograms, split
 from teacher_student.monitoring.console import Advance
-from teacher_student.pipeline.folder import RunFolder, growing_array
+from teacher_student.pipeline.folder import SESSION, RunFolder, growing_array
 from teacher_student.pipeline.settings import PrivacySettings, RunSettings
-from teacher_student.privacy import calibrate_soft
+from teacher_student.privacy import Parameters, calibrate_soft
 from teacher_student.student import Targets, targets_from_scores
 from teacher_student.teachers import TeacherEnsemble, predict_scores
 
@@ -27,7 +28,7 @@ QUERIES_PER_ANSWER = 4096
 Scores = npt.NDArray[np.float32]
 
 
-def check(settings: RunSettings, dataset: PrivateDataset) -> None:
+def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
     """Refuse more than two classes, learners without probabilities, a mechanism without a threshold, and an infeasible budget."""
     privacy = settings.privacy
     if dataset.num_classes != 2:
@@ -38,7 +39,7 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> None:
         kind = type(settings.learner).__name__
         raise ArgumentError(f"learner must be a network for soft labels, got {kind}; set privacy.bins to null for hard labels")
     choice("mechanism", privacy.mechanism, MECHANISMS)
-    calibrate_soft(
+    return calibrate_soft(
         privacy.mechanism,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
@@ -68,7 +69,12 @@ def collect_votes(
 
 
 def release_labels(
-    folder: RunFolder, dataset: PrivateDataset, votes: Scores, settings: RunSettings, advance: Advance
+    folder: RunFolder,
+    dataset: PrivateDataset,
+    votes: Scores,
+    settings: RunSettings,
+    advance: Advance,
+    account: Account | None = None,
 ) -> SoftRelease:
     """Ask the session for the score of every public point, in their order. Asking again gives the recorded answer."""
     privacy = settings.privacy
@@ -80,7 +86,8 @@ def release_labels(
         privacy.mechanism,
         num_queries=len(votes),
         neighbours=privacy.neighbours or dataset.neighbours,
-        state=folder.private / "session.sqlite",
+        state=folder.private / SESSION,
+        account=account,
         **privacy.options,
     ) as session:
         for start in range(0, len(votes), QUERIES_PER_ANSWER):
