@@ -18,6 +18,7 @@ from torch import nn
 
 from teacher_student.data import PrivateDataset, ShardManifest, Shards, shard_dataset
 from teacher_student.monitoring.console import Advance
+from teacher_student.monitoring.curves import TimelessCurves
 from teacher_student.pipeline.folder import RunFolder
 from teacher_student.pipeline.settings import Estimator, NetworkClass, RunSettings
 from teacher_student.student import Standardized, Student, Targets, fit_student
@@ -92,7 +93,7 @@ def teach_student(
     folder: RunFolder, dataset: PrivateDataset, targets: Targets, settings: RunSettings, advance: Advance
 ) -> Student:
     """Train the student on what was released alone; its curves may be published."""
-    logger = TensorBoardLogger(folder.release, name="tensorboard", version="") if settings.tensorboard else False
+    logger = TimelessCurves(folder.release / "tensorboard") if settings.tensorboard else False
     return fit_student(
         student_network(settings.student_network, dataset.student_points, dataset.num_classes),
         dataset.student_points,
