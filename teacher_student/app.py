@@ -168,9 +168,11 @@ def _loader(config: DictConfig) -> Any:
     """Return what loads the data when called; any data set can do without public points."""
     from teacher_student.data import load_label_private
 
-    options = {str(name): value for name, value in config.data.items()}
-    number = options.pop("label_private")
-    loader = hydra.utils.instantiate(options, _partial_=True)
+    number = config.data.label_private
+    options = config.copy()
+    OmegaConf.set_struct(options, value=False)
+    del options.data.label_private
+    loader = hydra.utils.instantiate(options.data, _partial_=True)
     return loader if number is None else functools.partial(load_label_private, loader, number, config.seed)
 
 

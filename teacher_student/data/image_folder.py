@@ -67,6 +67,7 @@ def load_image_folder(
     """
     if (public is None) == (label_private is None):
         raise ArgumentError("public or label_private must be given (one of them): a public folder, or how many images to query")
+    queries: list[Pixels] = []
     side, names_only = positive_integer("size", size), choice("ids", ids, ("path", "name")) == "name"
     top = _folder("private", private)
     names = _class_names(class_names, evaluation if evaluation_public else None)
@@ -75,10 +76,10 @@ def load_image_folder(
         paths = [path.split("/", 1)[1] for path in paths]
         order = sorted(range(len(paths)), key=paths.__getitem__)  # by class, a changed label would move other records
         images, labels, paths = [images[i] for i in order], [labels[i] for i in order], [paths[i] for i in order]
-    if public is not None:
-        queries = _public_images(public, side, colour)
-    else:
+    if label_private is not None:
         queries = [images[row] for row in public_split(len(images), label_private, split_seed)[0]]
+    elif public is not None:
+        queries = _public_images(public, side, colour)
     held_out = None if evaluation is None else _labelled("evaluation", _folder("evaluation", evaluation), names, side, colour)
 
     def scale(pixels: list[Pixels]) -> npt.NDArray[np.float32]:
