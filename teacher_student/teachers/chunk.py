@@ -130,8 +130,8 @@ class ChunkTrainer:
         step: int,
     ) -> Tensor:
         keys = derived_keys(self._keys, step)
-        features, labels = self._batch(rows, keys)
-        losses = self.engine.gradients(packed, features, labels, keys)
+        features, labels, weights = self._batch(rows, keys)
+        losses = self.engine.gradients(packed, features, labels, keys, weights)
         rate = self.settings.learning_rate_at(step)
         for group in optimizer.param_groups:
             group["lr"] = rate
@@ -144,15 +144,16 @@ class ChunkTrainer:
         optimizer.step()
         return losses.float()
 
-    def _batch(self, rows: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Gather (teachers, batch, ...) features and (teachers, batch) labels."""
+    def _batch(self, rows: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Gather (teachers, batch, ...) features, (teachers, batch) labels, and weights where there are any."""
         flat = rows.reshape(-1)
         features = torch.index_select(self.records.features, 0, flat)
         features = as_numbers(features, self.settings.dtype)
         features = features.reshape(*rows.shape, *features.shape[1:])
         if self.settings.augment is not None:
             features = self.settings.augment(features, derived_keys(keys, -1))
-        return features, torch.index_select(self.records.labels, 0, flat).reshape(rows.shape)
+        weights = None if self.records.weights is None else self.records.weights[rows].to(self.settings.dtype)
+        return features, torch.index_select(self.records.labels, 0, flat).reshape(rows.shape), weights
 
     def _finished(self, stack: Stack, losses: Tensor) -> TrainedChunk:
         diverged = torch.zeros(self.records.num_teachers, dtype=torch.bool, device=losses.device)

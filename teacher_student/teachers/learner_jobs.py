@@ -47,7 +47,22 @@ def _takes_seed(learner: Callable[..., Any]) -> bool:
         return False
 
 
-def fit_learner(learner: Any, features: npt.NDArray[Any], labels: npt.NDArray[np.int64], num_classes: int, seed: int) -> Any:
+def takes_weights(built: Any) -> bool:
+    """Whether the learner's `fit` has an argument named `sample_weight`."""
+    try:
+        return "sample_weight" in inspect.signature(built.fit).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def fit_learner(
+    learner: Any,
+    features: npt.NDArray[Any],
+    labels: npt.NDArray[np.int64],
+    num_classes: int,
+    seed: int,
+    weights: npt.NDArray[np.float32] | None = None,
+) -> Any:
     """Train on one shard; None if there is nothing to learn from, or if the learner fails."""
     if not len(labels) or labels.min() < 0 or labels.max() >= num_classes:
         return None
@@ -57,7 +72,7 @@ def fit_learner(learner: Any, features: npt.NDArray[Any], labels: npt.NDArray[np
         built = build_learner(learner, seed)
         with warnings.catch_warnings(), _seeded(seed):
             warnings.simplefilter("ignore")
-            built.fit(features, labels)
+            built.fit(features, labels, **({} if weights is None else {"sample_weight": weights}))
     except Exception:  # noqa: BLE001  whatever a shard's records provoke, it must stay with that shard's teacher
         return None
     return built

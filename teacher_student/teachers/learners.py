@@ -18,7 +18,7 @@ from joblib import Parallel, delayed
 
 from teacher_student import arguments
 from teacher_student.arguments import ArgumentError
-from teacher_student.teachers.learner_jobs import Votes, build_learner, fit_learner, learner_votes
+from teacher_student.teachers.learner_jobs import Votes, build_learner, fit_learner, learner_votes, takes_weights
 from teacher_student.teachers.records import ShardedRecords
 from teacher_student.teachers.seeds import shard_seed
 
@@ -67,6 +67,7 @@ def train_learners(
     learner: Any,
     *,
     num_classes: int,
+    weights: Any = None,
     master_seed: int = 0,
     num_workers: int = 1,
 ) -> LearnerEnsemble:
@@ -80,6 +81,8 @@ def train_learners(
         learner: a scikit-learn estimator (copied, never fitted itself), or a callable that builds a learner; a callable with an
             argument named `seed` gets the teacher's seed, and a `random_state` parameter is set to it.
         num_classes: number of classes, public.
+        weights: (n,) what each record counts, each from its own record and public values alone, for learners whose `fit` takes
+            `sample_weight`; None for 1 each. Private.
         master_seed: every teacher's seed is a keyed hash of it and the shard's index.
         num_workers: processes; -1 for all cores. The result does not depend on it.
 
@@ -88,23 +91,31 @@ def train_learners(
     """
     classes = arguments.positive_integer("num_classes", num_classes, minimum=2)
     seed = arguments.positive_integer("master_seed", master_seed, minimum=0)
-    records = ShardedRecords.of(features, labels, order, offsets)
-    check_learner(learner)
+    records = ShardedRecords.of(features, labels, order, offsets, weights)
+    check_learner(learner, weighted=records.weights is not None)
     flat, classes_of, rows = records.features.numpy(), records.labels.numpy(), records.order.numpy()
+    counts = None if records.weights is None else records.weights.numpy()
     bounds = records.offsets.tolist()
     shards = ((rows[low:high], shard) for shard, (low, high) in enumerate(pairwise(bounds)))
     jobs = (
-        delayed(fit_learner)(learner, flat[mine], classes_of[mine], classes, shard_seed(seed, shard, "learner"))
+        delayed(fit_learner)(
+            learner,
+            flat[mine],
+            classes_of[mine],
+            classes,
+            shard_seed(seed, shard, "learner"),
+            None if counts is None else counts[mine],
+        )
         for mine, shard in shards
     )
     return LearnerEnsemble(Parallel(n_jobs=num_workers)(jobs), classes, num_workers)
 
 
-def check_learner(learner: Any) -> None:
+def check_learner(learner: Any, *, weighted: bool = False) -> None:
     """Try to build one, without records.
 
     Raises:
-        ArgumentError: an object that is no learner.
+        ArgumentError: an object that is no learner, or that cannot weigh records where they are weighted.
     """
     try:
         built = build_learner(learner, 0)
@@ -113,3 +124,5 @@ def check_learner(learner: Any) -> None:
         raise ArgumentError(f"learner must build without records, but: {reason}") from error
     if not (callable(getattr(built, "fit", None)) and callable(getattr(built, "predict", None))):
         raise ArgumentError(f"learner must have, or build something with, fit and predict; got {type(built).__name__}")
+    if weighted and not takes_weights(built):
+        raise ArgumentError(f"learner must take sample_weight in fit where records are weighted, got {type(built).__name__}")

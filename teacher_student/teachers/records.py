@@ -34,6 +34,7 @@ class ChunkRecords:
         sizes: rows of every shard; 0 for an empty one.
         shards: index of every shard, which is its teacher's index.
         unusable: (teachers,) bool: no records, or labels that are no class. Such a teacher abstains.
+        weights: (records + 1,) what each record's loss counts, or None for 1 each.
     """
 
     features: Tensor
@@ -42,6 +43,7 @@ class ChunkRecords:
     sizes: tuple[int, ...]
     shards: tuple[int, ...]
     unusable: Tensor
+    weights: Tensor | None = None
 
     @property
     def num_teachers(self) -> int:
@@ -50,7 +52,8 @@ class ChunkRecords:
 
     def to(self, device: torch.device) -> ChunkRecords:
         """Return the chunk on `device`; Lightning calls this."""
-        moved = {name: getattr(self, name).to(device) for name in ("features", "labels", "unusable")}
+        given = ("features", "labels", "unusable") if self.weights is None else ("features", "labels", "unusable", "weights")
+        moved = {name: getattr(self, name).to(device) for name in given}
         return dataclasses.replace(self, **moved)
 
 
@@ -63,15 +66,17 @@ class ShardedRecords:
         labels: (n,) int64.
         order: (n,) int64, positions in `features`.
         offsets: (num_teachers + 1,) int64, rising from 0.
+        weights: (n,) what each record's loss counts, from that record alone; or None for 1 each.
     """
 
     features: Tensor
     labels: Tensor
     order: Tensor
     offsets: Tensor
+    weights: Tensor | None = None
 
     @classmethod
-    def of(cls, features: object, labels: object, order: object, offsets: object) -> ShardedRecords:
+    def of(cls, features: object, labels: object, order: object, offsets: object, weights: object = None) -> ShardedRecords:
         """Check the arrays and wrap them without a copy.
 
         Raises:
@@ -80,8 +85,9 @@ class ShardedRecords:
         flat = _tensor("features", features)
         if flat.dtype != torch.uint8 and not flat.is_floating_point():
             raise ArgumentError(f"features must be floating-point numbers or uint8, got {flat.dtype}")
-        indices = [_tensor(name, value).long() for name, value in (("labels", labels), ("order", order), ("offsets", offsets))]
-        records = cls(flat, *indices)
+        positions, bounds = _tensor("order", order).long(), _tensor("offsets", offsets).long()
+        counts = None if weights is None else _tensor("weights", weights).float()
+        records = cls(flat, _tensor("labels", labels).long(), positions, bounds, counts)
         records._check()
         return records
 
@@ -90,6 +96,8 @@ class ShardedRecords:
             raise ArgumentError(
                 f"features and labels must hold one row for each record, got {len(self.features)} and {len(self.labels)}"
             )
+        if self.weights is not None and self.weights.shape != self.labels.shape:
+            raise ArgumentError(f"weights must hold one number for each record, got shape {tuple(self.weights.shape)}")
         offsets = self.offsets
         if offsets.ndim != 1 or len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(self.order):
             raise ArgumentError(f"offsets must rise from 0 to the number of ordered records, {len(self.order)}")
@@ -111,17 +119,18 @@ class ShardedRecords:
         torch.index_select(self.features, 0, rows, out=features[:-1])
         labels = torch.zeros(len(rows) + 1, dtype=torch.int64)
         labels[:-1] = self.labels[rows]
+        weights = None if self.weights is None else torch.cat([self.weights[rows], torch.zeros(1)])
         bounds = (self.offsets[first : last + 1] - low).tolist()
         starts, sizes = bounds[:-1], np.diff(bounds).tolist()
         unusable = torch.tensor([not _usable(labels[a : a + n], num_classes) for a, n in zip(starts, sizes, strict=True)])
-        return ChunkRecords(
-            features, labels.clamp_(0, num_classes - 1), tuple(starts), tuple(sizes), tuple(range(first, last)), unusable
-        )
+        labels = labels.clamp_(0, num_classes - 1)
+        return ChunkRecords(features, labels, tuple(starts), tuple(sizes), tuple(range(first, last)), unusable, weights)
 
     def fingerprint(self) -> str:
         """Hash of all records and their assignment: private, it recognises the data of an interrupted training."""
         digest = hashlib.blake2b(digest_size=16)
-        for tensor in (self.offsets, self.order, self.labels, self.features):
+        weights = () if self.weights is None else (self.weights,)
+        for tensor in (self.offsets, self.order, self.labels, self.features, *weights):
             digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
             digest.update(np.ascontiguousarray(tensor.numpy()).data.cast("B"))
         return digest.hexdigest()

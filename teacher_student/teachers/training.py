@@ -35,6 +35,7 @@ def train_teachers(
     network: Network,
     settings: TrainingSettings | None = None,
     *,
+    weights: object = None,
     master_seed: int = 0,
     trainer_options: Mapping[str, Any] | None = None,
     checkpoint_dir: str | Path | None = None,
@@ -54,6 +55,7 @@ def train_teachers(
         offsets: (num_teachers + 1,), rising from 0.
         network: builds one teacher's network; its random start is drawn from the teacher's seed.
         settings: public constants of the training.
+        weights: (n,) what each record's loss counts, each from its own record and public values alone; None for 1 each. Private.
         master_seed: every teacher's seed is a keyed hash of it and the shard's index.
         trainer_options: for Lightning's Trainer: accelerator, devices, strategy, num_nodes, callbacks.
         checkpoint_dir: keeps finished chunks there, and goes on after them if it holds some of the same training. It is private.
@@ -68,7 +70,7 @@ def train_teachers(
         ArgumentError: bad records, settings or options, or a checkpoint of another training.
     """
     settings = settings or TrainingSettings()
-    records = ShardedRecords.of(features, labels, order, offsets)
+    records = ShardedRecords.of(features, labels, order, offsets, weights)
     seed = arguments.positive_integer("master_seed", master_seed, minimum=0)
     store: TeacherStore = MemoryStore() if checkpoint_dir is None else FolderStore(checkpoint_dir)
     trainer = build_trainer(trainer_options, logger=logger, report=report)

@@ -110,9 +110,9 @@ class LargestShard(ChunkBatches):
         super().__init__(records, max(1, *records.sizes), master_seed)
 
 
-def batch_loss(self, scores, labels):
+def batch_loss(self, scores, labels, weights):
     """Centres the scores over teachers, as a batch norm over the stack would."""
-    return original_loss(self, scores - scores.mean((0, 1), keepdim=True), labels)
+    return original_loss(self, scores - scores.mean((0, 1), keepdim=True), labels, weights)
 
 
 original_loss = BatchedEngine._loss

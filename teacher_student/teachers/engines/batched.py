@@ -74,7 +74,9 @@ class BatchedEngine(Engine):
         return {name: tensor.detach().clone() for name, tensor in zip(self._names, packed, strict=True)}
 
     @torch.no_grad()
-    def gradients(self, packed: Sequence[Tensor], features: Tensor, labels: Tensor, keys: Tensor) -> Tensor:
+    def gradients(
+        self, packed: Sequence[Tensor], features: Tensor, labels: Tensor, keys: Tensor, weights: Tensor | None = None
+    ) -> Tensor:
         """See `Engine.gradients`."""
         rest, inputs, values = iter(packed), [], features.flatten(2).transpose(1, 2)
         with self.autocast(values.device):
@@ -88,7 +90,7 @@ class BatchedEngine(Engine):
                     values = self._drop(values, keys, module)
                 else:
                     values = values.relu_()
-            losses, error = self._loss(values.transpose(1, 2).to(self.settings.dtype).contiguous(), labels)
+            losses, error = self._loss(values.transpose(1, 2).to(self.settings.dtype).contiguous(), labels, weights)
             self._backward(packed, inputs, error.transpose(1, 2).contiguous(), keys)
         return losses
 
@@ -98,11 +100,14 @@ class BatchedEngine(Engine):
         dropped = drop(values.transpose(1, 2), derived_keys(keys, module.layer), module.probability)
         return dropped.transpose(1, 2).contiguous()
 
-    def _loss(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def _loss(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
         log_shares = functional.log_softmax(scores, -1)
         targets = smooth_targets(labels, scores.shape[-1], self.settings.label_smoothing, scores.dtype)
-        losses = -(log_shares * targets).sum(-1).mean(-1)
-        return losses, log_shares.exp_().sub_(targets).div_(labels.shape[1])
+        losses = -(log_shares * targets).sum(-1)
+        errors = log_shares.exp_().sub_(targets).div_(labels.shape[1])
+        if weights is not None:
+            losses, errors = losses * weights, errors.mul_(weights.unsqueeze(-1))
+        return losses.mean(-1), errors
 
     def _backward(self, packed: Sequence[Tensor], inputs: Sequence[Tensor], error: Tensor, keys: Tensor) -> None:
         rest = list(packed)

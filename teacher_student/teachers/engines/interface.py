@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from teacher_student.teachers.settings import TrainingSettings
 
@@ -44,7 +45,9 @@ class Engine(ABC):
         """Inverse of `pack`: the stack after training."""
 
     @abstractmethod
-    def gradients(self, packed: Sequence[Tensor], features: Tensor, labels: Tensor, keys: Tensor) -> Tensor:
+    def gradients(
+        self, packed: Sequence[Tensor], features: Tensor, labels: Tensor, keys: Tensor, weights: Tensor | None = None
+    ) -> Tensor:
         """Fill `.grad` of every packed tensor with the gradient of the *sum* of the teachers' losses.
 
         A mean over teachers would divide every learning rate by the number of teachers.
@@ -54,6 +57,7 @@ class Engine(ABC):
             features: (teachers, batch, ...).
             labels: (teachers, batch) int64.
             keys: (teachers,) int64, the teachers' random keys of this step.
+            weights: (teachers, batch), what each record's loss counts; None for 1 each.
 
         Returns:
             (teachers,) losses, each a mean over its own batch.
@@ -66,6 +70,12 @@ class Engine(ABC):
     def autocast(self, device: torch.device) -> torch.autocast:
         """Products in bfloat16, which needs no loss scaling, if the settings say so."""
         return torch.autocast(device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
+
+
+def mean_loss(scores: Tensor, labels: Tensor, weights: Tensor | None, smoothing: float) -> Tensor:
+    """Return one teacher's weighted mean cross-entropy; scores (batch, num_classes), labels and weights (batch,)."""
+    losses = functional.cross_entropy(scores, labels, label_smoothing=smoothing, reduction="none")
+    return losses.mean() if weights is None else (losses * weights).mean()
 
 
 def smooth_targets(labels: Tensor, num_classes: int, smoothing: float, dtype: torch.dtype) -> Tensor:

@@ -8,9 +8,8 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from teacher_student.teachers.engines.interface import Engine, Stack
+from teacher_student.teachers.engines.interface import Engine, Stack, mean_loss
 from teacher_student.teachers.settings import TrainingSettings
 
 
@@ -53,7 +52,9 @@ class SequentialEngine(Engine):
             for name, tensor in self.network.state_dict().items()
         }
 
-    def gradients(self, packed: Sequence[Tensor], features: Tensor, labels: Tensor, keys: Tensor) -> Tensor:
+    def gradients(
+        self, packed: Sequence[Tensor], features: Tensor, labels: Tensor, keys: Tensor, weights: Tensor | None = None
+    ) -> Tensor:
         """See `Engine.gradients`; `features` (1, batch, ...)."""
         self.network.train()
         for name in self.dropout_keys:
@@ -62,7 +63,8 @@ class SequentialEngine(Engine):
             parameter.grad = None
         with self.autocast(features.device):
             scores = self.network(self._formatted(features[0]))
-        loss = functional.cross_entropy(scores.to(self.settings.dtype), labels[0], label_smoothing=self.settings.label_smoothing)
+        mine = None if weights is None else weights[0]
+        loss = mean_loss(scores.to(self.settings.dtype), labels[0], mine, self.settings.label_smoothing)
         loss.backward()
         return loss.detach().unsqueeze(0)
 

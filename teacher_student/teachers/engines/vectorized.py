@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
-from torch.nn import functional
 
-from teacher_student.teachers.engines.interface import Engine, Stack
+from teacher_student.teachers.engines.interface import Engine, Stack, mean_loss
 from teacher_student.teachers.settings import TrainingSettings
 
 
@@ -23,14 +22,17 @@ class VmapEngine(Engine):
     def __init__(self, network: nn.Module, settings: TrainingSettings, dropout_keys: Sequence[str] = ()) -> None:
         super().__init__(copy.deepcopy(network), settings, dropout_keys)
         self._names = [name for name, _ in self.network.named_parameters()]
-        step = vmap(grad_and_value(self._loss), in_dims=(0, 0, 0, 0), randomness="error")
-        self._step = torch.compile(step, dynamic=False) if settings.compile else step
+        self._step, self._weighted_step = self._vectorized(None), self._vectorized(0)
         self._scores = vmap(self._score, in_dims=(0, None), randomness="error")
 
-    def _loss(self, parameters: Stack, features: Tensor, labels: Tensor, key: Tensor) -> Tensor:
+    def _vectorized(self, weights: int | None) -> Callable[..., tuple[Stack, Tensor]]:
+        step = vmap(grad_and_value(self._loss), in_dims=(0, 0, 0, 0, weights), randomness="error")
+        return torch.compile(step, dynamic=False) if self.settings.compile else step
+
+    def _loss(self, parameters: Stack, features: Tensor, labels: Tensor, key: Tensor, weights: Tensor | None) -> Tensor:
         keys = dict.fromkeys(self.dropout_keys, key)
         scores = functional_call(self.network, {**parameters, **keys}, (features,))
-        return functional.cross_entropy(scores.to(self.settings.dtype), labels, label_smoothing=self.settings.label_smoothing)
+        return mean_loss(scores.to(self.settings.dtype), labels, weights, self.settings.label_smoothing)
 
     def _score(self, parameters: Stack, features: Tensor) -> Tensor:
         return functional_call(self.network, parameters, (features,))
@@ -43,12 +45,15 @@ class VmapEngine(Engine):
         """Stacked parameters, named."""
         return {name: tensor.detach().clone() for name, tensor in zip(self._names, packed, strict=True)}
 
-    def gradients(self, packed: Sequence[Tensor], features: Tensor, labels: Tensor, keys: Tensor) -> Tensor:
+    def gradients(
+        self, packed: Sequence[Tensor], features: Tensor, labels: Tensor, keys: Tensor, weights: Tensor | None = None
+    ) -> Tensor:
         """See `Engine.gradients`."""
         self.network.to(features.device).train()
         parameters = dict(zip(self._names, packed, strict=True))
         with self.autocast(features.device):
-            gradients, losses = self._step(parameters, features, labels, keys)
+            step = self._step if weights is None else self._weighted_step
+            gradients, losses = step(parameters, features, labels, keys, weights)
         for name, tensor in parameters.items():
             tensor.grad = gradients[name]
         return losses.detach()
