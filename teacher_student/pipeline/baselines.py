@@ -45,7 +45,8 @@ def _figures(
     usable = np.asarray(np.isfinite(features.reshape(len(features), -1)).all(axis=1))
     features, targets = features[usable], targets[usable]
     passes = max(1, STEPS * settings.student.batch_size // len(features))
-    student = dataclasses.replace(settings.student, epochs=min(settings.student.epochs, passes), pseudo_weight=0.0)
+    epochs = min(settings.student.epochs, passes)
+    student = dataclasses.replace(settings.student, epochs=epochs, method="supervised", label_noise=0.0)
     network = student_network(settings.student_network, dataset.student_points, dataset.num_classes)
     model = fit_student(
         network,

@@ -25,7 +25,7 @@ from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.student_files import save_student
 from teacher_student.privacy import Certificate, Parameters
 from teacher_student.privacy.planner import plan
-from teacher_student.student import QuerySettings, Student
+from teacher_student.student import LabelNoise, QuerySettings, Student
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +106,7 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
     if settings.privacy.bins is not None and settings.queries != QuerySettings():
         raise ArgumentError(f"queries must be left as they are (order: file, all points) for soft labels, got {settings.queries}")
     settings.queries.asked(len(dataset.public_features))
+    LabelNoise(settings.student.label_noise, dataset.num_classes)
     parameters = answers_of(settings).check(settings, dataset)
     stages.check_teachers(dataset, settings)
     return parameters

@@ -4,14 +4,22 @@ Everything here is post-processing of a release (Algorithm A_Priv, "Model-Agnost
 nothing in this room sees a record, a vote or a gap.
 """
 
-from teacher_student.student.module import Student, StudentSettings, fit_student, predict_probabilities
+from teacher_student.student.augmentations import Augmentation
+from teacher_student.student.fitting import fit_student, predict_probabilities
+from teacher_student.student.label_noise import LabelNoise
+from teacher_student.student.methods import METHODS
+from teacher_student.student.module import Student
 from teacher_student.student.queries import ORDERS, QuerySettings, next_points, resample
+from teacher_student.student.settings import StudentSettings
 from teacher_student.student.standardize import Standardized
 from teacher_student.student.targets import UNANSWERED, Targets, targets_from_labels, targets_from_scores
 
 __all__ = [
+    "METHODS",
     "ORDERS",
     "UNANSWERED",
+    "Augmentation",
+    "LabelNoise",
     "QuerySettings",
     "Standardized",
     "Student",

@@ -175,7 +175,7 @@ def test_every_setting_for_paid_non_answers_goes_the_whole_way(unanswered, tmp_p
         return teach(folder, dataset, targets, *rest)
 
     monkeypatch.setattr(stages, "teach_student", spy)
-    semi = ["+student.settings.pseudo_weight=0.5"] if unanswered == "unlabeled" else []
+    semi = ["student.settings.method=pseudo_label"] if unanswered == "unlabeled" else []
     chosen = settings(f"student.settings.unanswered={unanswered}", "data.separation=2.0", *semi)
     result = run(chosen, tmp_path / "run")
     targets, abstained = seen["targets"], result.release.labels == ABSTAIN
@@ -214,4 +214,10 @@ def test_a_relation_that_the_data_does_not_bear_out_is_refused(actual, claimed, 
         dataset = dataclasses.replace(dataset, private_ids=None, neighbours="replace_one")
     with pytest.raises(ArgumentError, match=r"privacy\.neighbours must be"):
         run(dataclasses.replace(chosen, data=lambda: dataset), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_label_noise_of_other_classes_is_refused_before_anything_is_spent(tmp_path):
+    with pytest.raises(ArgumentError, match=r"student\.label_noise must have 3 rows, one for each class, got 2"):
+        run(settings("student.settings.label_noise=[[0.9,0.1],[0.1,0.9]]"), tmp_path / "run")
     assert not (tmp_path / "run").exists()

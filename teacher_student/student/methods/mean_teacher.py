@@ -1,0 +1,24 @@
+"""Mean teacher: the student agrees with the running average of its own weights (Tarvainen and Valpola, NeurIPS 2017).
+
+The average is the student's own (`average_decay`): it moves after every step, and it is what is published.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from teacher_student.student.methods.interface import Method, Networks
+
+
+class MeanTeacher(Method):
+    """Consistency between the student on the strong view and its average on the weak one."""
+
+    def unlabeled_loss(self, networks: Networks, unlabeled: Tensor) -> Tensor:
+        """Return the mean squared distance between the two predictions."""
+        assert networks.average is not None  # the settings give every mean teacher one
+        with torch.no_grad():
+            wanted = F.softmax(networks.average(self.views.weak(unlabeled)), dim=-1)
+        got = F.softmax(networks.student(self.views.strong(unlabeled)), dim=-1)
+        return (got - wanted).square().sum(dim=-1).mean()

@@ -1,0 +1,50 @@
+"""MixMatch: guesses averaged over weak views and sharpened, then every point mixed with another.
+
+Berthelot et al., NeurIPS 2019, arXiv:1905.02249, algorithm 1. Guesses are of clean classes, so the noise of labels is put on
+them before they are mixed with labels.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from teacher_student.student.methods.interface import Labeled, Method, Networks
+
+VIEWS = 2
+"""Weak views of each unlabeled point."""
+
+
+class MixMatch(Method):
+    """Linear behaviour between points, towards sharpened guesses."""
+
+    def losses(self, networks: Networks, labeled: Labeled, unlabeled: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the cross-entropy of mixed labeled points and the squared distance from the targets of mixed unlabeled ones."""
+        views = torch.cat([self.views.weak(unlabeled) for _ in range(VIEWS)])
+        guesses = self.noise.released(self.guesses(networks, views)).repeat(VIEWS, 1)
+        features = torch.cat([self.views.weak(labeled.features), views])
+        targets = torch.cat([labeled.probabilities, guesses])
+        features, targets = self._mixed(features, targets)
+        logits, count = networks.student(features), len(labeled.features)
+        got = F.softmax(self.noise(logits[count:]), dim=-1)
+        mixed = Labeled(features[:count], targets[:count], labeled.weights)
+        return self.cross_entropy(logits[:count], mixed), (got - targets[count:]).square().sum(dim=-1).mean()
+
+    @torch.no_grad()
+    def guesses(self, networks: Networks, views: Tensor) -> Tensor:
+        """Return (batch, num_classes) sharpened mean predictions of (VIEWS * batch, *shape) views."""
+        mean = F.softmax(networks.student(views), dim=-1).unflatten(0, (VIEWS, -1)).mean(dim=0)
+        return F.softmax(mean.clamp_min(torch.finfo(mean.dtype).tiny).log() / self.settings.temperature, dim=-1)
+
+    def _mixed(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Move every point some of the way, at most half, towards another one."""
+        mixing = torch.full((len(features),), self.settings.mixing, device=features.device)
+        share = torch.distributions.Beta(mixing, mixing).sample()
+        share = torch.maximum(share, 1 - share)
+        others = torch.randperm(len(features), device=features.device)
+        shares = share.reshape(-1, *[1] * (features.ndim - 1))
+        return (
+            shares * features + (1 - shares) * features[others],
+            share[:, None] * targets + (1 - share[:, None]) * targets[others],
+        )

@@ -1,0 +1,59 @@
+"""Virtual adversarial training: no small step may change the prediction much (Miyato et al., TPAMI 2019, arXiv:1704.03976).
+
+PATE 2018 taught its students in this way. The worst step is found by power iteration on the second derivative of the divergence.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from teacher_student.student.methods.interface import Method, Networks
+
+PROBE = 1e-2
+"""Length of the step at which the divergence is differentiated, in standard deviations; single precision needs it this long."""
+ITERATIONS = 1
+"""Power iterations; the paper finds that one is enough."""
+
+
+class VirtualAdversarial(Method):
+    """Smoothness of the prediction within `radius`, and with `entropy_weight` also its certainty (Grandvalet and Bengio 2004)."""
+
+    def unlabeled_loss(self, networks: Networks, unlabeled: Tensor) -> Tensor:
+        """Return the divergence between predictions at the points and at the worst points near them."""
+        step = self.worst_step(networks.student, unlabeled)
+        logits = networks.student(unlabeled)
+        loss = _divergence(logits.detach(), networks.student(unlabeled + step))
+        if self.settings.entropy_weight > 0:
+            entropy = -(F.softmax(logits, dim=-1) * F.log_softmax(logits, dim=-1)).sum(dim=-1).mean()
+            loss = loss + self.settings.entropy_weight * entropy
+        return loss
+
+    def worst_step(self, network: nn.Module, features: Tensor) -> Tensor:
+        """Return (batch, *shape) steps of length `radius` along which the prediction changes most."""
+        spread = self.views.spread
+        with torch.no_grad():
+            here = network(features)
+        direction = _unit(torch.randn_like(features) * (spread > 0))
+        for _ in range(ITERATIONS):
+            direction.requires_grad_()
+            divergence = _divergence(here, network(features + PROBE * spread * direction))
+            direction = _unit(torch.autograd.grad(divergence, direction)[0])
+        return self.settings.radius * math.sqrt(max(1, int((spread > 0).sum()))) * spread * direction
+
+
+def _divergence(reference: Tensor, logits: Tensor) -> Tensor:
+    """Mean Kullback-Leibler divergence of the logits' distributions from the reference's."""
+    reference, logits = F.log_softmax(reference, dim=-1), F.log_softmax(logits, dim=-1)
+    return F.kl_div(logits, reference, reduction="batchmean", log_target=True)
+
+
+def _unit(directions: Tensor) -> Tensor:
+    """Scale each point's direction to length 1; a direction of zeros, where a prediction is flat, stays as it is."""
+    flat = directions.detach().flatten(1)
+    largest = flat.abs().amax(dim=1, keepdim=True)
+    flat = flat / torch.where(largest > 0, largest, 1)  # first, lest the squares of tiny gradients vanish
+    return F.normalize(flat, dim=1).reshape(directions.shape)
