@@ -74,15 +74,18 @@ def open_run(path: Path, config: str) -> RunFolder:
         config: the composed config as YAML. It is what tells a resumed run from another one.
 
     Raises:
-        ArgumentError: the folder holds something else, a finished run, or a run with another config.
+        ArgumentError: the folder holds something else, a finished run, a run with another config, or a link to elsewhere.
     """
     folder = RunFolder(path)
+    if path.is_symlink():
+        raise ArgumentError(f"run_folder must be a folder of its own, got {path}, which is a link; name its target")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         recorded = path / "config.yaml"
         if not recorded.is_file() or folder.is_finished:
             raise ArgumentError(f"run_folder must be new or an unfinished run, got {path}, which exists; choose another folder")
         if recorded.read_text(encoding="utf-8") != config:
             raise ArgumentError(f"run_folder {path} holds an unfinished run of another config; choose another folder")
+        _take_up(folder)
         return folder
     try:
         folder.private.mkdir(parents=True, mode=0o700)
@@ -93,6 +96,19 @@ def open_run(path: Path, config: str) -> RunFolder:
     except OSError as error:
         raise ArgumentError(f"run_folder must be a folder that can be written, got {path} ({error.strerror})") from error
     return folder
+
+
+def _take_up(folder: RunFolder) -> None:
+    """Make a cut-off run's folder fit to go on in: nothing in it leads elsewhere, no half-written file stays in the release."""
+    for path in folder.path.rglob("*"):
+        if path.is_symlink():
+            raise ArgumentError(f"run_folder must hold no links, got {path}; files of a run stay inside its folder")
+    for part in (folder.private, folder.votes, folder.release):  # a kill may have come between any two of them
+        part.mkdir(mode=0o700 if part == folder.private else 0o777, exist_ok=True)
+    folder.private.chmod(0o700)
+    for path in [*folder.release.glob(".*"), *folder.release.glob("*.partial")]:
+        if path.is_file():
+            path.unlink()
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -102,7 +103,7 @@ class RunSettings:
     config: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise ArgumentError(f"name must be a word, got {self.name!r}")
+        if not isinstance(self.name, str) or not re.fullmatch(r"\w[\w .=,+-]*", self.name):
+            raise ArgumentError(f"name must be a word that can name a folder, got {self.name!r}")
         positive_integer("seed", self.seed, minimum=0)
         positive_integer("teachers.number", self.num_teachers)
