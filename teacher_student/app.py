@@ -126,7 +126,7 @@ def _run_one(config: DictConfig) -> float | None:
         if sweep:
             return None  # the other runs of the sweep go on
         sys.exit(2)
-    return result.accuracy
+    return None if result is None else result.accuracy
 
 
 _WHERE_AND_HOW = ("run_folder", "console")

@@ -21,6 +21,9 @@ from teacher_student.data.identifiers import canonical_identifiers, identifier_a
 
 NEIGHBOURS = ("add_remove", "replace_one", "label_only")
 
+_ROWS = 2**16
+"""Rows that are checked at a time: public points may be an `np.memmap` that does not fit into memory."""
+
 Features = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
 
@@ -221,9 +224,11 @@ def _finite(name: str, value: object, shape: tuple[int, ...]) -> Features:
     array = _features(name, value)
     if array.shape[1:] != shape:
         raise ArgumentError(f"{name} must have rows of shape {shape} as the others, got {array.shape[1:]}")
-    if not np.isfinite(array).all():
-        row = int(np.argwhere(~np.isfinite(array))[0, 0])
-        raise ArgumentError(f"{name} must be finite, got NaN or infinity in row {row}; fill it with a public constant")
+    for first in range(0, len(array), _ROWS):
+        finite = np.isfinite(array[first : first + _ROWS]).all(axis=tuple(range(1, array.ndim)))
+        if not finite.all():
+            row = first + int(np.argmin(finite))
+            raise ArgumentError(f"{name} must be finite, got NaN or infinity in row {row}; fill it with a public constant")
     return array
 
 

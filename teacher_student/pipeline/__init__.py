@@ -7,6 +7,7 @@
 | budget | the account in a ledger that a run pays from |
 | stages | shards, teachers, student: each takes up where a killed run stopped |
 | hard_labels, soft_labels | votes and labels, either kind; `answers` says what both offer |
+| ranks, launch | several processes, each with its own teachers |
 | runner | the whole way, and the reports at its end |
 | files | label a file of predictions, verify a folder |
 

@@ -14,6 +14,7 @@ from teacher_student.data import PrivateDataset
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import hard_labels, soft_labels
 from teacher_student.pipeline.folder import RunFolder
+from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Teachers
 from teacher_student.privacy import Parameters
@@ -29,9 +30,18 @@ class Answers(Protocol):
         """Refuse what could only fail after the training (an infeasible budget, data of another kind); return what it costs."""
 
     def collect_votes(
-        self, folder: RunFolder, dataset: PrivateDataset, teachers: Teachers, settings: RunSettings, advance: Advance
+        self,
+        folder: RunFolder,
+        dataset: PrivateDataset,
+        teachers: Teachers,
+        settings: RunSettings,
+        advance: Advance,
+        ranks: Ranks,
     ) -> npt.NDArray[Any]:
-        """Return votes on the public points, one row each, streamed block by block and kept in the folder. Private."""
+        """Return votes on the public points, one row each, streamed block by block and kept in the folder. Private.
+
+        Every rank asks its own teachers; only the first one gets all votes.
+        """
 
     def release_labels(
         self,

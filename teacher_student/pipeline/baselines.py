@@ -10,7 +10,7 @@ import numpy.typing as npt
 from teacher_student.data import PrivateDataset
 from teacher_student.pipeline.judgement import judge
 from teacher_student.pipeline.settings import RunSettings
-from teacher_student.pipeline.stages import student_network
+from teacher_student.pipeline.stages import one_process, student_network
 from teacher_student.student import Targets, fit_student, targets_from_labels
 
 STEPS = 1500
@@ -54,6 +54,6 @@ def _figures(
         targets,
         student,
         seed=settings.seed,
-        trainer_options=settings.trainer,
+        trainer_options=one_process(settings.trainer),
     )
     return judge(model, dataset).metrics

@@ -111,6 +111,17 @@ def _take_up(folder: RunFolder) -> None:
             path.unlink()
 
 
+def shared_run(path: Path) -> RunFolder:
+    """Return the folder that the first of several processes has opened.
+
+    Raises:
+        ArgumentError: it cannot be seen from here.
+    """
+    if not (path / "config.yaml").is_file():
+        raise ArgumentError(f"run_folder must be on a file system that all machines of a run share, got {path}")
+    return RunFolder(path)
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write a text file so that a reader sees all of it or nothing."""
     partial = path.with_name(path.name + ".partial")

@@ -16,6 +16,7 @@ from teacher_student.mechanisms import distance_to_instability
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline.folder import SESSION, RunFolder, write_array
 from teacher_student.pipeline.query_rounds import ask_in_rounds, spread
+from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Teachers, votes_of
 from teacher_student.privacy import Parameters
@@ -50,20 +51,25 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
 
 
 def collect_votes(
-    folder: RunFolder, dataset: PrivateDataset, teachers: Teachers, settings: RunSettings, advance: Advance
+    folder: RunFolder, dataset: PrivateDataset, teachers: Teachers, settings: RunSettings, advance: Advance, ranks: Ranks
 ) -> Table:
-    """Return (num_queries, num_classes) vote counts on the public points, streamed block by block."""
+    """Return (num_queries, num_classes) vote counts on the public points, streamed block by block.
+
+    Every rank counts its own teachers' votes; the first one gets the sum, and it alone writes it.
+    """
     path = folder.votes / "counts.npy"
-    if path.exists():
+    if ranks.from_first(path.exists()):
         return np.load(path, allow_pickle=False)
     num_queries = len(dataset.public_features)
     counts = empty_counts(num_queries, dataset.num_classes, num_teachers=settings.num_teachers)
     done = 0
-    for block in votes_of(teachers, dataset, settings):
+    for block in votes_of(teachers, dataset, settings, ranks):
         add_votes(counts[done : done + len(block)], block)
         done += len(block)
         advance(done, "")
-    write_array(path, counts)
+    ranks.sum_to_first(counts)
+    if ranks.first:
+        write_array(path, counts)
     return counts
 
 

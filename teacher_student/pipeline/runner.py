@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +20,11 @@ from teacher_student.monitoring.report import PrivateFacts, ReleasedFacts, write
 from teacher_student.pipeline import budget, stages
 from teacher_student.pipeline.answers import AnyRelease, answers_of
 from teacher_student.pipeline.baselines import baselines
-from teacher_student.pipeline.folder import SESSION, RunFolder, open_run
+from teacher_student.pipeline.folder import SESSION, RunFolder, open_run, shared_run
 from teacher_student.pipeline.judgement import Judgement, judge
-from teacher_student.pipeline.settings import RunSettings
+from teacher_student.pipeline.launch import together
+from teacher_student.pipeline.ranks import Ranks, digest
+from teacher_student.pipeline.settings import Estimator, RunSettings
 from teacher_student.pipeline.student_files import save_student
 from teacher_student.privacy import Certificate, Parameters
 from teacher_student.privacy.planner import plan
@@ -57,32 +60,71 @@ class RunResult:
         return self.metrics.get("accuracy")
 
 
-def run(settings: RunSettings, path: Path, display: Display | None = None) -> RunResult:
+class Asked(NamedTuple):
+    """What the teachers were asked and said. Private."""
+
+    folder: RunFolder
+    dataset: PrivateDataset
+    account: Account | None
+    shards: Shards
+    votes: npt.NDArray[Any]
+
+
+def run(settings: RunSettings, path: Path, display: Display | None = None) -> RunResult | None:
     """Go the whole way in the folder `path`; take up a run that was cut off there.
+
+    Returns:
+        What the run made; None in every process but the first, where torchrun or Slurm has started several.
 
     Raises:
         ArgumentError: bad settings or data, before anything is written or drawn.
     """
     display = display or Display("quiet")
     with display.only():
-        return _run(settings, path, display)
+        with together(settings.trainer, functools.partial(_help, settings, path)) as ranks:
+            asked = ask_teachers(settings, path, display if ranks.first else Display("quiet"), ranks)
+        return None if asked is None else _teach(asked, settings, display)
 
 
-def _run(settings: RunSettings, path: Path, display: Display) -> RunResult:
-    answers = answers_of(settings)
+def _help(settings: RunSettings, path: Path, ranks: Ranks) -> None:
+    """What a process does that the first one has started."""
+    display = Display("quiet")
+    with display.only():
+        ask_teachers(settings, path, display, ranks)
+
+
+def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ranks) -> Asked | None:
+    """From the records to the votes: the part that ranks share. Only the first has all the votes; the others get None."""
+    ranks.agree("config", settings.config)
+    if ranks.several and isinstance(settings.learner, Estimator):
+        raise ArgumentError(
+            "trainer must be cpu for estimators as teachers: learner.num_workers gives them processes of their own"
+        )
     with display.stage("data") as advance:
-        dataset = settings.data()
-        _check_budget(settings, dataset, check(settings, dataset), path)
+        with ranks.in_turn():
+            dataset = settings.data()
+            if ranks.first:
+                _check_budget(settings, dataset, check(settings, dataset), path)
+        ranks.agree("public points", digest(dataset.public_features) if ranks.several else "")
         advance(1, f"{len(dataset.public_features):,} public points")
-    folder = open_run(path, settings.config)
-    account = _open_account(settings, dataset, display)
+    path = Path(ranks.from_first(str(path.resolve())))
     with display.stage("shards") as advance:
-        shards = stages.make_shards(folder, dataset, settings)
+        with ranks.in_turn():
+            folder = open_run(path, settings.config) if ranks.first else shared_run(path)
+            account = _open_account(settings, dataset, display) if ranks.first else None
+            shards = stages.make_shards(folder, dataset, settings)
         advance(1, f"{settings.num_teachers:,} shards, every record in exactly one")
     with display.stage("teachers", settings.num_teachers) as advance:
-        teachers = stages.train(folder, dataset, shards, settings, advance)
+        teachers = stages.train(folder, dataset, shards, settings, advance, ranks)
     with display.stage("votes", len(dataset.public_features)) as advance:
-        votes = answers.collect_votes(folder, dataset, teachers, settings, advance)
+        votes = answers_of(settings).collect_votes(folder, dataset, teachers, settings, advance, ranks)
+    return Asked(folder, dataset, account, shards, votes) if ranks.first else None
+
+
+def _teach(asked: Asked, settings: RunSettings, display: Display) -> RunResult:
+    """From the votes to the student: all that one process does once."""
+    folder, dataset, account, shards, votes = asked
+    answers = answers_of(settings)
     with display.stage("labels", settings.queries.asked(len(votes))) as advance:
         release = answers.release_labels(folder, dataset, votes, settings, advance, account)
     if not release.answered.any():

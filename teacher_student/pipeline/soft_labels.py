@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from teacher_student.mechanisms import distance_to_instability
 from teacher_student.mechanisms.soft_histogram import check_bins, histograms, split
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline.folder import SESSION, RunFolder, growing_array
+from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import PrivacySettings, RunSettings
 from teacher_student.privacy import Parameters, calibrate_soft
 from teacher_student.student import Targets, targets_from_scores
@@ -54,17 +56,25 @@ def _cutoff(privacy: PrivacySettings) -> int:
 
 
 def collect_votes(
-    folder: RunFolder, dataset: PrivateDataset, ensemble: TeacherEnsemble, settings: RunSettings, advance: Advance
+    folder: RunFolder, dataset: PrivateDataset, ensemble: TeacherEnsemble, settings: RunSettings, advance: Advance, ranks: Ranks
 ) -> Scores:
-    """Return (num_queries, num_teachers) probabilities of class 1, NaN where a teacher abstains; written as they are made."""
+    """Return (num_queries, num_teachers) probabilities of class 1, NaN where a teacher abstains; written as they are made.
+
+    Ranks put their teachers' scores side by side; the first one alone writes them.
+    """
     path = folder.votes / "scores.npy"
-    if not path.exists():
-        done = 0
-        with growing_array(path, (len(dataset.public_features), settings.num_teachers), np.float32) as table:
-            for block in predict_scores(ensemble, dataset.public_features, trainer_options=settings.trainer):
-                table[done : done + len(block)] = block
-                done += len(block)
-                advance(done, "")
+    if ranks.from_first(path.exists()):
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    blocks = predict_scores(ensemble, dataset.public_features, trainer_options=ranks.trainer_options(settings.trainer))
+    if not ranks.first:
+        collections.deque(blocks, maxlen=0)  # this rank's teachers take part, the first rank keeps the scores
+        return np.empty((0, settings.num_teachers), np.float32)
+    done = 0
+    with growing_array(path, (len(dataset.public_features), settings.num_teachers), np.float32) as table:
+        for block in blocks:
+            table[done : done + len(block)] = block
+            done += len(block)
+            advance(done, "")
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 

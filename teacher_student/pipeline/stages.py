@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from teacher_student.data import PrivateDataset, ShardManifest, Shards, shard_da
 from teacher_student.monitoring.console import Advance
 from teacher_student.monitoring.curves import TimelessCurves
 from teacher_student.pipeline.folder import RunFolder
+from teacher_student.pipeline.ranks import ALONE, Ranks
 from teacher_student.pipeline.settings import Estimator, NetworkClass, RunSettings
 from teacher_student.student import Standardized, Student, Targets, fit_student
 from teacher_student.teachers import (
@@ -59,8 +61,18 @@ def check_teachers(dataset: PrivateDataset, settings: RunSettings) -> None:
     )
 
 
-def train(folder: RunFolder, dataset: PrivateDataset, shards: Shards, settings: RunSettings, advance: Advance) -> Teachers:
-    """Train one teacher on each shard; finished chunks of networks of a killed run are kept, estimators are fitted again."""
+def train(
+    folder: RunFolder, dataset: PrivateDataset, shards: Shards, settings: RunSettings, advance: Advance, ranks: Ranks = ALONE
+) -> Teachers:
+    """Train one teacher on each shard; finished chunks of networks of a killed run are kept, estimators are fitted again.
+
+    Every rank trains its own part, into the same folder.
+    """
+
+    def report(done: int, _: int, left: float) -> None:
+        ranks.check()
+        advance(done, f"{left:.0f} s left" if left else "")
+
     records = (dataset.private_features, dataset.private_labels, shards.order, shards.offsets)
     if isinstance(settings.learner, Estimator):
         return train_learners(
@@ -75,18 +87,19 @@ def train(folder: RunFolder, dataset: PrivateDataset, shards: Shards, settings: 
         build_network(settings.learner, dataset.private_features.shape[1:], dataset.num_classes),
         settings.training,
         master_seed=settings.seed,
-        trainer_options=settings.trainer,
+        trainer_options=ranks.trainer_options(settings.trainer),
         checkpoint_dir=folder.private / "teachers",
         logger=TensorBoardLogger(folder.private, name="tensorboard", version="") if settings.tensorboard else None,
-        report=lambda done, _, left: advance(done, f"{left:.0f} s left" if left else ""),
+        report=report,
     )
 
 
-def votes_of(teachers: Teachers, dataset: PrivateDataset, settings: RunSettings) -> Iterator[npt.NDArray[np.int16]]:
-    """Yield (points in a block, num_teachers) votes on the public points, -1 where a teacher abstains."""
+def votes_of(teachers: Teachers, dataset: PrivateDataset, settings: RunSettings, ranks: Ranks) -> Iterator[npt.NDArray[np.int16]]:
+    """Yield (points in a block, num_teachers) votes on the public points, -1 where a teacher abstains or is another rank's."""
     if isinstance(teachers, LearnerEnsemble):
         return teachers.predict_votes(dataset.public_features)
-    return predict_votes(teachers, dataset.public_features, trainer_options=settings.trainer)
+    options = ranks.trainer_options(settings.trainer)
+    return predict_votes(teachers, dataset.public_features, trainer_options=options, joined=False)
 
 
 def teach_student(
@@ -100,9 +113,16 @@ def teach_student(
         targets,
         settings.student,
         seed=settings.seed,
-        trainer_options={**settings.trainer, "logger": logger},
+        trainer_options={**one_process(settings.trainer), "logger": logger},
         report=lambda epoch, loss: advance(epoch, f"loss {loss:.3f}"),
     )
+
+
+def one_process(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a trainer's options without the other processes: what the first rank does alone."""
+    devices = options.get("devices", 1)
+    mine = list(devices)[:1] if isinstance(devices, Sequence) and not isinstance(devices, str) else 1
+    return {**{name: value for name, value in options.items() if name not in ("strategy", "num_nodes")}, "devices": mine}
 
 
 def student_network(

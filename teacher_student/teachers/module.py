@@ -24,7 +24,6 @@ from teacher_student.teachers.engines import Engine, Network, initial_stack
 from teacher_student.teachers.records import ChunkRecords, ShardedRecords
 from teacher_student.teachers.settings import TrainingSettings
 from teacher_student.teachers.store import TeacherStore
-from teacher_student.teachers.strategy import gathered_votes
 
 # Class scores are computed this many at a time, so that votes need the memory of a block and not of a block times a chunk.
 _SCORES_PER_PASS = 2**22
@@ -158,13 +157,13 @@ class TeacherEnsemble(lightning.LightningModule):
         return save
 
     def predict_step(self, batch: Tensor, batch_idx: int) -> Tensor:  # noqa: ARG002
-        """Return the votes (points, num_teachers) int16 of this rank's teachers on public points; -1 abstains."""
+        """Return the votes (points, num_teachers) int16 of this rank's teachers on public points; -1 abstains, or is not here."""
         votes = torch.full((len(batch), self.num_teachers), ABSTAIN, dtype=torch.int16)
         world_size = self.trainer.world_size if self._trainer is not None else 1
         for number in self.chunks_of_rank(self.global_rank if world_size > 1 else 0, world_size):
             shards = self.shards_of(number)
             votes[:, shards.start : shards.stop] = self._chunk_votes(number, batch)
-        return gathered_votes(votes, self.device)
+        return votes
 
     def _chunk_votes(self, number: int, points: Tensor) -> Tensor:
         trained, votes = self.store.get(number), []

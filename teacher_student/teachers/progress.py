@@ -16,7 +16,7 @@ class TeacherProgress(lightning.Callback):
     """Reports teachers done and the time left after every chunk.
 
     Args:
-        report: called with (teachers done, teachers in all, seconds left) on the first rank; None shows a bar on a terminal.
+        report: called with (teachers done, teachers in all, seconds left) on every rank; None shows a bar on a terminal.
     """
 
     def __init__(self, report: Report | None = None) -> None:
@@ -37,7 +37,7 @@ class TeacherProgress(lightning.Callback):
         left = (time.monotonic() - self._started) * max(0, mine - done) / max(1, done - self._before)
         if self._bar is not None:
             self._bar.update(done - self._bar.n)
-        if self._report is not None and trainer.is_global_zero:
+        if self._report is not None:
             self._report(done, total, left)
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: Any) -> None:  # noqa: ARG002

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -137,8 +138,11 @@ class ShardedRecords:
 
 
 def _tensor(name: str, value: object) -> Tensor:
+    """Wrap an array without a copy, one on disk (`np.memmap`) included; it is only ever read."""
     try:
-        return value if isinstance(value, Tensor) else torch.from_numpy(np.ascontiguousarray(value))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*not writable", category=UserWarning)
+            return value if isinstance(value, Tensor) else torch.from_numpy(np.ascontiguousarray(value))
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{name} must be an array of numbers, got {type(value).__name__}") from error
 

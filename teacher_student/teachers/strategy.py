@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
-from torch import Tensor
+from torch import Tensor, distributed
 
 from teacher_student.arguments import ArgumentError
 
@@ -45,8 +46,22 @@ def gathered_votes(votes: Tensor, device: torch.device) -> Tensor:
         votes: (points, num_teachers) int16.
         device: where the process group communicates.
     """
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+    if not _met():
         return votes
     counted = votes.to(device, torch.int32) + 1
-    torch.distributed.all_reduce(counted)
+    distributed.all_reduce(counted)
     return (counted - 1).to("cpu", torch.int16)
+
+
+def _met() -> bool:
+    return distributed.is_available() and distributed.is_initialized()
+
+
+@contextlib.contextmanager
+def first_rank_first() -> Iterator[None]:
+    """Let the first rank go through the block before the others, where ranks have met already."""
+    if _met() and distributed.get_rank():
+        distributed.barrier()
+    yield
+    if _met() and not distributed.get_rank():
+        distributed.barrier()

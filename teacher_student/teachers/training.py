@@ -22,6 +22,7 @@ from teacher_student.teachers.progress import Report
 from teacher_student.teachers.records import ShardedRecords, _tensor
 from teacher_student.teachers.settings import TrainingSettings
 from teacher_student.teachers.store import FolderStore, MemoryStore, TeacherStore, versions
+from teacher_student.teachers.strategy import first_rank_first, gathered_votes
 from teacher_student.teachers.trainer import build_trainer, device_of, quiet
 
 _BLOCK = 16_384
@@ -76,7 +77,8 @@ def train_teachers(
     trainer = build_trainer(trainer_options, logger=logger, report=report)
     ensemble = _build(network, settings, records, seed, trainer, store)
     if isinstance(store, FolderStore):
-        kept = store.begin(_manifest(ensemble, records))
+        with first_rank_first():
+            kept = store.begin(_manifest(ensemble, records))
         if (kept["engine"], kept["chunk"]) != (ensemble.engine.name, ensemble.chunk):
             settings = dataclasses.replace(settings, engine=kept["engine"], chunk=kept["chunk"])
             ensemble = _build(network, settings, records, seed, trainer, store)
@@ -190,6 +192,7 @@ def predict_votes(
     *,
     block: int = _BLOCK,
     trainer_options: Mapping[str, Any] | None = None,
+    joined: bool = True,
 ) -> Iterator[npt.NDArray[np.int16]]:
     """Yield the teachers' votes on public points, a block at a time, through Lightning's predict loop.
 
@@ -198,6 +201,7 @@ def predict_votes(
         public_features: (points, ...), like the teachers' records.
         block: points in a block.
         trainer_options: for Lightning's Trainer.
+        joined: several ranks put their votes side by side; if not, each yields its own teachers' votes, -1 for all others.
 
     Yields:
         (points in the block, num_teachers) int16; -1 where a teacher abstains.
@@ -213,7 +217,7 @@ def predict_votes(
     for part in points.split(size):
         with quiet():
             votes: Any = trainer.predict(ensemble, dataloaders=PointBlock(part))
-        yield votes[0].numpy()
+        yield (gathered_votes(votes[0], device_of(trainer)) if joined else votes[0]).numpy()
 
 
 def load_teachers(checkpoint_dir: str | Path, network: Network) -> TeacherEnsemble:
