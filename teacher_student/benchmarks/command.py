@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+PARTS = ("teachers", "lightning", "votes", "counting", "growth", "mechanisms")
 HEADERS = {
     "network": "teacher",
     "num_teachers": "k",
@@ -33,7 +34,7 @@ def read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="teacher-student benchmark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", choices=("teachers", "votes", "growth", "mechanisms"), action="append", help="default: all")
+    parser.add_argument("--only", choices=PARTS, action="append", help="default: all")
     parser.add_argument("--networks", nargs="+", help="default: all")
     parser.add_argument("--teachers", nargs="+", type=int, default=[10, 250, 1000], help="numbers of teachers k")
     parser.add_argument("--samples", type=int, default=5, help="turns of every contender")
@@ -80,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         torch.set_num_threads(options.threads)
     from teacher_student.benchmarks import teachers
 
-    only, console = options.only or ["teachers", "votes", "growth", "mechanisms"], Console(width=150)
+    only, console = options.only or PARTS, Console(width=150)
     turns, results = (options.samples, options.clock), {}
     machine = {
         "torch": torch.__version__,
@@ -92,7 +93,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         names = options.networks or list(teachers.CASES)
         results["teachers"] = [teachers.compare(name, k, *turns) for name in names for k in options.teachers]
         print_table(console, "Times faster than teachers one by one (baselines measured on one teacher)", results["teachers"])
-    for name, measure in (("votes", teachers.votes), ("growth", teachers.growth), ("mechanisms", labelling)):
+    if "lightning" in only:
+        results["lightning"] = [teachers.lightning(name, *turns) for name in options.networks or list(teachers.CASES)]
+        print_table(console, "What Lightning costs over the bare engine", results["lightning"])
+    measures: dict[str, Callable[[int, str], Any]]
+    measures = {"votes": teachers.votes, "counting": teachers.counting, "growth": teachers.growth, "mechanisms": labelling}
+    for name, measure in measures.items():
         if name in only:
             rows = measure(*turns)
             results[name] = rows if isinstance(rows, list) else [rows]

@@ -11,10 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
 
+from teacher_student.aggregation.votes import count_votes
 from teacher_student.benchmarks.baselines import BASELINES
 from teacher_student.benchmarks.timing import interleaved, product, ratio
+from teacher_student.mechanisms import distance_to_instability
 from teacher_student.teachers import CNN, MLP, LogisticRegression, ResNet, TrainingSettings, predict_votes, train_teachers
+from teacher_student.teachers.chunk import ChunkTrainer, train_chunk
+from teacher_student.teachers.engines import initial_stack
+from teacher_student.teachers.records import ShardedRecords
 
 RECORDS = 60_000
 
@@ -83,6 +89,53 @@ def compare(name: str, k: int, samples: int, clock: str) -> dict[str, Any]:
     work = 3 * case.flops * case.settings.batch_size * case.settings.steps
     row["product_share"] = work * ratio(seconds["product"], seconds["ours"]) if work else None
     return row
+
+
+def lightning(name: str, samples: int, clock: str, k: int = 250) -> dict[str, Any]:
+    """Return what Lightning, the store and the progress cost over the bare engine on the same chunks, in percent."""
+    case = CASES[name]
+    few = min(k, 4 if isinstance(case.network(), CNN | ResNet) else 120)
+    data = made(case, few, k)
+    trained = train_teachers(*data, network=case.network, settings=replace(case.settings, steps=1))
+    records = ShardedRecords.of(*data)
+
+    def bare() -> float:
+        for number in range(trained.num_chunks):
+            shards = trained.shards_of(number)
+            chunk = records.chunk(shards.start, shards.stop, case.classes)
+            trainer = ChunkTrainer(trained.engine, chunk, 0, [0.0] * len(shards), case.settings)
+            train_chunk(trainer, initial_stack(case.network, case.settings, 0, shards))
+        return few
+
+    def whole() -> float:
+        train_teachers(*data, network=case.network, settings=case.settings)
+        return few
+
+    seconds = interleaved({"bare": bare, "lightning": whole}, samples, clock)
+    percent = 100 * (ratio(seconds["lightning"], seconds["bare"]) - 1)
+    return {"network": name, "ms_per_teacher": 1e3 * statistics.median(seconds["lightning"]), "percent_over_bare": percent}
+
+
+def counting(samples: int, clock: str, points: int = 1_000_000, teachers: int = 250) -> dict[str, Any]:
+    """Return seconds for the counts and gaps of a million queries; plain torch does a twentieth of them and is scaled."""
+    predictions = np.random.default_rng(0).integers(-1, 10, (points, teachers), dtype=np.int16)
+    part = torch.from_numpy(predictions[: points // 20])
+
+    def ours() -> float:
+        distance_to_instability(count_votes(predictions, 10))
+        return 1.0
+
+    def comparisons() -> float:
+        torch.stack([(part == label).sum(1) for label in range(10)], 1).topk(2).values.diff()
+        return len(part) / points
+
+    def one_hot() -> float:
+        functional.one_hot(part.long() + 1, 11).sum(1)[:, 1:].topk(2).values.diff()
+        return len(part) / points
+
+    seconds = interleaved({"ours": ours, "comparisons": comparisons, "one_hot": one_hot}, samples, clock)
+    row = {f"{name}_seconds": statistics.median(values) for name, values in seconds.items()}
+    return {**row, "times_torch": ratio(seconds["comparisons"], seconds["ours"])}
 
 
 def votes(samples: int, clock: str) -> dict[str, Any]:

@@ -94,7 +94,9 @@ def train(
     )
 
 
-def votes_of(teachers: Teachers, dataset: PrivateDataset, settings: RunSettings, ranks: Ranks) -> Iterator[npt.NDArray[np.int16]]:
+def votes_of(
+    teachers: Teachers, dataset: PrivateDataset, settings: RunSettings, ranks: Ranks = ALONE
+) -> Iterator[npt.NDArray[np.int16]]:
     """Yield (points in a block, num_teachers) votes on the public points, -1 where a teacher abstains or is another rank's."""
     if isinstance(teachers, LearnerEnsemble):
         return teachers.predict_votes(dataset.public_features)

@@ -209,7 +209,7 @@ def test_a_launcher_starts_the_processes(launcher, kind, tmp_path):
             {"SLURM_JOB_NAME": "train", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2"},
             "number of processes that were started, 2, got 1 times 1",
         ),
-        (["trainer.accelerator=tpu"], {}, "trainer must be options"),
+        (["trainer.accelerator=abacus"], {}, "trainer must be options"),
         (["trainer.strategy=fsdp"], {}, r"trainer\.strategy must be auto or ddp"),
     ],
 )
