@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from teacher_student.aggregation.label_session import LabelSession
     from teacher_student.aggregation.labelling import label
     from teacher_student.aggregation.ledger import Ledger
+    from teacher_student.aggregation.private_selection import select_privately
     from teacher_student.aggregation.release import Release
     from teacher_student.aggregation.soft_label import SoftLabelSession, label_soft
     from teacher_student.aggregation.soft_release import SoftRelease
@@ -29,6 +30,7 @@ _HOMES = {
     "count_votes": "votes",
     "empty_counts": "votes",
     "label": "labelling",
+    "select_privately": "private_selection",
     "label_fractions": "fractions",
     "label_soft": "soft_label",
 }
@@ -48,6 +50,7 @@ __all__ = [
     "label",
     "label_fractions",
     "label_soft",
+    "select_privately",
 ]
 
 

@@ -47,14 +47,14 @@ def check_against(certificate: Certificate, answers: Integers, *, least_paid: in
         ArgumentError: they do not agree.
     """
     certificate.check_used()
-    flat, used = answers.ravel(), certificate.used
+    flat, used, parameters = answers.ravel(), certificate.used, certificate.parameters.one_session
     for name, value in (("num_queries", flat.size), ("answered", int((flat >= 0).sum()))):
         if used.get(name) != value:
             raise ArgumentError(f"{name} must be the certificate's, {used.get(name)!r}, got a table with {value}")
-    paid, cutoff = used.get("paid"), getattr(certificate.parameters, "cutoff", None)
+    paid, cutoff = used.get("paid"), getattr(parameters, "cutoff", None)
     if paid != most_paid and not (paid == cutoff and paid in range(least_paid, most_paid)):
         raise ArgumentError(f"paid must be the certificate's, {paid!r}, got a table that cost {most_paid}")
-    asked, most = int((flat != HALTED).sum()), getattr(certificate.parameters, "num_queries", flat.size)
+    asked, most = int((flat != HALTED).sum()), getattr(parameters, "num_queries", flat.size)
     if asked > most:
         raise ArgumentError(f"num_queries must be at most what the parameters pay for, {most}, got a table with {asked}")
     if (flat[asked:] != HALTED).any():

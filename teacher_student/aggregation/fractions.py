@@ -30,6 +30,7 @@ class FractionSession(Session):
         noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
         neighbours: add_remove, replace_one or label_only.
         account: the private data's account in a ledger (`Ledger.account`); refused before any noise is drawn if it is exceeded.
+        hyperparameters: how they were chosen: fixed, or on a public_surrogate; the certificate says so.
 
     >>> session = FractionSession(num_classes=2, epsilon=1.0, delta=1e-5, max_answers=10, num_teachers=10**7)
     >>> session.answer(counts=[[8_000_000, 2_000_000]]).round(3)
@@ -50,6 +51,7 @@ class FractionSession(Session):
         noise: Noise | None = None,
         neighbours: str = "add_remove",
         account: Account | None = None,
+        hyperparameters: str = "fixed",
     ) -> None:
         self._num_classes = positive_integer("num_classes", num_classes)
         self._num_teachers = positive_integer("num_teachers", num_teachers)
@@ -65,6 +67,7 @@ class FractionSession(Session):
             noise=noise,
             neighbours=neighbours,
             account=account,
+            hyperparameters=hyperparameters,
         )
 
     def answer(

@@ -32,6 +32,7 @@ class LabelSession(Session):
         noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
         neighbours: add_remove, replace_one or label_only.
         account: the private data's account in a ledger (`Ledger.account`); refused before any noise is drawn if it is exceeded.
+        hyperparameters: how they were chosen: fixed, or on a public_surrogate; the certificate says so.
         options: further options of the calibration, such as threshold_ratio.
 
     >>> session = LabelSession(num_classes=2, epsilon=1.0, delta=1e-5, cutoff=50)
@@ -55,6 +56,7 @@ class LabelSession(Session):
         noise: Noise | None = None,
         neighbours: str = "add_remove",
         account: Account | None = None,
+        hyperparameters: str = "fixed",
         **options: Any,
     ) -> None:
         self._num_classes = positive_integer("num_classes", num_classes)
@@ -72,6 +74,7 @@ class LabelSession(Session):
             noise=noise,
             neighbours=neighbours,
             account=account,
+            hyperparameters=hyperparameters,
         )
 
     def answer(

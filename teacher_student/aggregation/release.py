@@ -90,7 +90,7 @@ class Release:
 
 def _check(labels: Integers, certificate: Certificate) -> None:
     """Refuse labels that are not the certificate's: every paid non-answer costs a unit; of a noisy maximum, every answer."""
-    noisy_maximum = isinstance(certificate.parameters, NoisyMaxParameters)
+    noisy_maximum = isinstance(certificate.parameters.one_session, NoisyMaxParameters)
     paid = int((labels >= 0).sum()) if noisy_maximum else count_abstentions(labels)
     check_against(certificate, labels, least_paid=paid, most_paid=paid)
     classes = certificate.used.get("num_classes")

@@ -23,7 +23,7 @@ from teacher_student.aggregation.votes import Table
 from teacher_student.arguments import ArgumentError, Integers, choice
 from teacher_student.mechanisms.interface import Mechanism, State
 from teacher_student.mechanisms.noise import Noise, SystemNoise
-from teacher_student.privacy import NEIGHBOURS, Certificate
+from teacher_student.privacy import HYPERPARAMETERS, NEIGHBOURS, Certificate
 from teacher_student.version import __version__
 
 NOT_COVERED = ("hyper-parameters tuned on the private data", "the evaluation set, where it is private")
@@ -42,6 +42,7 @@ class Session:
         neighbours: the relation that the teachers were trained under: add_remove, replace_one or label_only.
         account: the private data's account in a ledger; the session's whole cost is entered before any noise is drawn, or on
             reopening if it was not entered before. Give it every time: it also notices a state that was rolled back.
+        hyperparameters: how they were chosen, as whoever asks states it: fixed, or on a public_surrogate.
 
     Raises:
         ArgumentError: an argument is not valid, the parameters do not bear out epsilon at delta, the account does not cover the
@@ -59,12 +60,14 @@ class Session:
         noise: Noise | None = None,
         neighbours: str = "add_remove",
         account: Account | None = None,
+        hyperparameters: str = "fixed",
     ) -> None:
         self.mechanism = mechanism
         self._epsilon, self._delta, self._settings = epsilon, delta, dict(settings)
         self._noise = check_noise(noise)
         self._neighbours = choice("neighbours", neighbours, NEIGHBOURS)
         self._account = check_account(account, self._noise)
+        self._hyperparameters = choice("hyperparameters", hyperparameters, HYPERPARAMETERS)
         check_claim(mechanism.parameters, epsilon, delta)
         known = {"epsilon": epsilon, "delta": delta, "neighbours": neighbours, **settings, **mechanism.parameters.to_dict()}
         self._store = Store(state, known, self._start, self._account.witness if self._account else None)
@@ -149,7 +152,13 @@ class Session:
     def _certificate(self, entry: Entry, labels: Integers) -> Certificate:
         """Only what is public or has been released goes in: never the state itself."""
         state = State.from_dict(entry.state)
-        used = {**self._settings, "num_queries": len(labels), "answered": state.answered, "paid": state.paid}
+        used = {
+            **self._settings,
+            "hyperparameters": self._hyperparameters,
+            "num_queries": len(labels),
+            "answered": state.answered,
+            "paid": state.paid,
+        }
         return Certificate(
             epsilon=self._epsilon,
             delta=self._delta,

@@ -49,6 +49,7 @@ class SoftLabelSession(Session):
         noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
         neighbours: add_remove, replace_one or label_only.
         account: the private data's account in a ledger (`Ledger.account`); refused before any noise is drawn if it is exceeded.
+        hyperparameters: how they were chosen: fixed, or on a public_surrogate; the certificate says so.
         options: further options of the calibration.
 
     >>> session = SoftLabelSession(bins=10, epsilon=1.0, delta=1e-5, cutoff=50)
@@ -73,6 +74,7 @@ class SoftLabelSession(Session):
         noise: Noise | None = None,
         neighbours: str = "add_remove",
         account: Account | None = None,
+        hyperparameters: str = "fixed",
         **options: Any,
     ) -> None:
         if mechanism not in MECHANISMS:
@@ -92,6 +94,7 @@ class SoftLabelSession(Session):
             noise=noise,
             neighbours=neighbours,
             account=account,
+            hyperparameters=hyperparameters,
         )
 
     def answer(self, scores: object, *, bins: object = None, query_ids: Sequence[str | int] | None = None) -> Floats:

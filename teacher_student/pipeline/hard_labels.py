@@ -40,6 +40,7 @@ def open_session(
         neighbours=privacy.neighbours or dataset.neighbours,
         state=state,
         account=account,
+        hyperparameters=privacy.hyperparameters,
         **privacy.options,
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
 from teacher_student.data import NEIGHBOURS, PrivateDataset
 from teacher_student.pipeline.budget import BudgetSettings
+from teacher_student.privacy import HYPERPARAMETERS
 from teacher_student.student import QuerySettings, StudentSettings
 from teacher_student.teachers import TrainingSettings
 
@@ -28,6 +29,7 @@ class PrivacySettings:
         options: further options of its calibration.
         cutoff: paid non-answers before the session halts; None lets the planner choose from public sizes.
         neighbours: the neighbouring relation; None is the data's own.
+        hyperparameters: how they were chosen, for the certificate: fixed, or on a public_surrogate.
         bins: for soft labels, bins of the histogram; None for hard labels. Soft labels need a cutoff.
     """
 
@@ -38,6 +40,7 @@ class PrivacySettings:
     cutoff: int | None = 50
     neighbours: str | None = None
     bins: int | None = None
+    hyperparameters: str = "fixed"
 
     def __post_init__(self) -> None:
         positive_number("privacy.epsilon", self.epsilon)
@@ -46,6 +49,7 @@ class PrivacySettings:
             positive_integer("privacy.cutoff", self.cutoff)
         if self.neighbours is not None:
             choice("privacy.neighbours", self.neighbours, NEIGHBOURS)
+        choice("privacy.hyperparameters", self.hyperparameters, HYPERPARAMETERS)
         if self.bins is not None:
             positive_integer("privacy.bins", self.bins, minimum=3)
             positive_integer("privacy.cutoff", self.cutoff)  # the planner chooses for hard labels only

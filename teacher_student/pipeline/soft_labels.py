@@ -98,6 +98,7 @@ def release_labels(
         neighbours=privacy.neighbours or dataset.neighbours,
         state=folder.private / SESSION,
         account=account,
+        hyperparameters=privacy.hyperparameters,
         **privacy.options,
     ) as session:
         for start in range(0, len(votes), QUERIES_PER_ANSWER):

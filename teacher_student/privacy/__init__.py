@@ -3,12 +3,13 @@
 from teacher_student.privacy.accountant import Composition
 from teacher_student.privacy.bounds import teachers_needed, teachers_printed, teachers_tight
 from teacher_student.privacy.calibration import REGISTRY, calibrate, calibrate_soft, parameters_from_dict
-from teacher_student.privacy.certificate import NEIGHBOURS, Certificate
+from teacher_student.privacy.certificate import HYPERPARAMETERS, NEIGHBOURS, Certificate
 from teacher_student.privacy.filters import FILTERS, BasicFilter, Claim, Filter, GaussianFilter, RenyiFilter, make_filter
 from teacher_student.privacy.noisy_fraction import NoisyFraction
 from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax, NoisyMaxParameters
 from teacher_student.privacy.parameters import Parameters
 from teacher_student.privacy.redrawn import StabilityPaper, StabilityRedraw
+from teacher_student.privacy.selection import PrivateSelection, calibrate_selection
 from teacher_student.privacy.threshold import ThresholdParameters
 from teacher_student.privacy.tight import Stability, StabilityLaplace
 
@@ -16,6 +17,7 @@ MECHANISMS = tuple(REGISTRY)
 
 __all__ = [
     "FILTERS",
+    "HYPERPARAMETERS",
     "MECHANISMS",
     "NEIGHBOURS",
     "BasicFilter",
@@ -31,6 +33,7 @@ __all__ = [
     "NoisyFraction",
     "NoisyMaxParameters",
     "Parameters",
+    "PrivateSelection",
     "RenyiFilter",
     "Stability",
     "StabilityLaplace",
@@ -38,6 +41,7 @@ __all__ = [
     "StabilityRedraw",
     "ThresholdParameters",
     "calibrate",
+    "calibrate_selection",
     "calibrate_soft",
     "make_filter",
     "parameters_from_dict",

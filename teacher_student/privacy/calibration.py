@@ -86,4 +86,7 @@ def parameters_from_dict(mapping: Any) -> Parameters:
     for name, value in mapping.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ArgumentError(f"parameters must be finite, got {name} = {value}")
-    return _ALL[choice("mechanism", mapping.get("mechanism"), _ALL)].from_dict(mapping)
+    from teacher_student.privacy.selection import PrivateSelection  # which calibrates sessions itself
+
+    kinds: dict[str, type[Parameters]] = {**_ALL, PrivateSelection.mechanism: PrivateSelection}
+    return kinds[choice("mechanism", mapping.get("mechanism"), kinds)].from_dict(mapping)

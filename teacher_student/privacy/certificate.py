@@ -15,6 +15,10 @@ from teacher_student.privacy.parameters import Parameters
 NEIGHBOURS = ("add_remove", "replace_one", "label_only")
 """Neighbouring relations. One record, one teacher, one vote per query: under each of them one vote of a query may change."""
 
+HYPERPARAMETERS = ("fixed", "public_surrogate")
+"""How hyper-parameters were chosen: before anything was known of the data, or on public data that stands in for it. The choice
+among private runs is a mechanism of its own, `private_selection`, which has its cost."""
+
 FORMAT = 1
 
 _TOLERANCE = 1e-9
@@ -130,9 +134,10 @@ class Certificate:
                 raise ArgumentError(f"{name} must be no truth value in a certificate, got {value!r}")
         for name in ("num_queries", "answered", "paid"):
             positive_integer(name, self.used.get(name, 0), minimum=0)
-        limit = getattr(self.parameters, "cutoff", None)
+        session = self.parameters.one_session
+        limit = getattr(session, "cutoff", None)
         name = "max_answers" if limit is None else "cutoff"
-        limit = getattr(self.parameters, "max_answers", None) if limit is None else limit
+        limit = getattr(session, "max_answers", None) if limit is None else limit
         if limit is not None and self.used.get("paid", 0) > limit:
             raise ArgumentError(f"paid must be a whole number of at most the {name} {limit}, got {self.used['paid']!r}")
 

@@ -79,6 +79,11 @@ class Parameters(ABC):
         """Return the smallest delta certified at `epsilon`, from the fields alone."""
 
     @property
+    def one_session(self) -> Parameters:
+        """The parameters of a single session: these, except where the best of several sessions is released."""
+        return self
+
+    @property
     def release_delta(self) -> float:
         """The delta of the release part, which composition adds as it stands (0 where there is no such part)."""
         return 0.0

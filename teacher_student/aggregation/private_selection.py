@@ -1,0 +1,130 @@
+"""Choosing among candidates by private runs, the whole cost of which is in the certificate of the one that is released.
+
+Candidates are whatever may lead to other votes or to another student: hyper-parameters of the teachers, their number, settings of
+the student. Each run draws a candidate, asks a session of its own noise, and is scored; only the best run leaves this room. How
+many were run, and what the others said, does not: the cost counts on that (`privacy.selection`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import secrets
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from teacher_student.aggregation.budgets import check_claim
+from teacher_student.aggregation.label_session import check_votes
+from teacher_student.aggregation.ledger import Account
+from teacher_student.aggregation.release import Release
+from teacher_student.aggregation.session import Session, check_account, check_noise
+from teacher_student.arguments import ArgumentError, choice, positive_integer
+from teacher_student.mechanisms.interface import build_mechanism
+from teacher_student.mechanisms.noise import Noise
+from teacher_student.privacy.calibration import REGISTRY
+from teacher_student.privacy.selection import PrivateSelection, calibrate_selection
+
+NOT_COVERED = (
+    "hyper-parameters tuned on the private data, except for the choice between these candidates",
+    "the number of runs, and so the time that the selection took",
+    "the evaluation set, where it is private",
+)
+
+Score = Callable[[int, Release], float]
+
+
+class Selected(NamedTuple):
+    """The best run: which candidate it was of, and what it released."""
+
+    candidate: int
+    release: Release
+
+
+def select_privately(
+    candidates: Sequence[object],
+    score: Score,
+    *,
+    num_classes: int,
+    epsilon: float,
+    delta: float,
+    repetitions: int = 5,
+    mechanism: str = "stability",
+    cutoff: int | None = 50,
+    num_teachers: int | None = None,
+    noise: Noise | None = None,
+    neighbours: str = "add_remove",
+    account: Account | None = None,
+    **options: Any,
+) -> Selected:
+    """Release the labels of the best of several private runs, and which candidate they are of.
+
+    Args:
+        candidates: for each of them the votes per class on the same public queries, (num_queries, num_classes). Private.
+        score: of a candidate's number and its release; larger is better, NaN is worst. It may use these and public data, such as
+            a student's accuracy on public labelled points, and nothing that is private.
+        num_classes: size of the public label set.
+        epsilon: for everything: all runs and the choice.
+        delta: likewise.
+        repetitions: mean number of runs, at least 2; the actual number is geometric, and stays secret.
+        mechanism: of each run.
+        cutoff: of each run (stability mechanisms).
+        num_teachers: how many vote at most; checked where given.
+        noise: None for the operating system's entropy; anything else is certified as not private.
+        neighbours: add_remove, replace_one or label_only.
+        account: the private data's account in a ledger; the whole cost is entered before the first run.
+        options: of the mechanism's calibration.
+
+    Raises:
+        ArgumentError: bad input, or a cost that the account does not cover; nothing was spent.
+    """
+    classes = positive_integer("num_classes", num_classes)
+    choice("mechanism", mechanism, REGISTRY)
+    tables = [check_votes(None, counts, classes, num_teachers) for counts in candidates]
+    if len({len(table) for table in tables}) != 1:
+        raise ArgumentError(f"candidates must be one or more tables of votes on the same queries, got {len(tables)} that differ")
+    entropy = check_noise(noise)
+    payer = check_account(account, entropy)
+    selection = calibrate_selection(
+        mechanism, epsilon=epsilon, delta=delta, repetitions=repetitions, cutoff=cutoff, num_queries=len(tables[0]), **options
+    )
+    check_claim(selection, epsilon, delta)
+    name = str(uuid.uuid4())
+    if payer is not None:
+        payer.pay(name, selection, neighbours=neighbours, epsilon=epsilon, delta=delta)
+
+    def run() -> tuple[float, int, Release]:
+        chosen = secrets.randbelow(len(tables))
+        share = delta / selection.repetitions
+        with Session(
+            build_mechanism(selection.session),
+            epsilon=selection.session.epsilon(share),
+            delta=share,
+            settings={"num_classes": classes, "num_teachers": num_teachers},
+            noise=noise,
+            neighbours=neighbours,
+        ) as session:
+            session.ask(tables[chosen])
+            release = session.release()
+        value = float(score(chosen, release))
+        return (-math.inf if math.isnan(value) else value), chosen, release
+
+    best = run()
+    while another_run(selection):
+        best = max(best, run(), key=lambda made: made[0])
+    certificate = dataclasses.replace(
+        best[2].certificate,
+        epsilon=float(epsilon),
+        delta=float(delta),
+        mechanism=selection.mechanism,
+        parameters=selection,
+        used={**best[2].certificate.used, "hyperparameters": selection.mechanism, "candidates": len(tables)},
+        composition=payer.composition(name) if payer is not None else (),
+        not_covered=NOT_COVERED,
+    )
+    return Selected(best[1], dataclasses.replace(best[2], certificate=certificate))
+
+
+def another_run(selection: PrivateSelection) -> bool:
+    """Return whether there is one more run, with probability 1 - 1 / repetitions exactly, by the operating system's entropy."""
+    return secrets.randbelow(selection.repetitions) > 0

@@ -1,0 +1,143 @@
+"""The best of several private runs, by a score: what it costs to have tried more than one.
+
+A run is one whole session and whatever is computed from its release and public data: a student, and its score. Running a random
+number of times and releasing the best run alone costs little more than one run (Liu, Talwar 2019), if nobody learns how often it
+was and what the others said. The candidate of each run is drawn anew, uniformly, and their number does not matter.
+
+**Theorem** (Papernot, Steinke 2022, arXiv:2110.03620v2, theorem 2, at eta = 1). Let one run be (a, R(a))-RDP for all orders a > 1
+and draw the number of runs from the geometric distribution, P(n) = g (1 - g)^(n - 1), n >= 1. The best run is (a, R'(a))-RDP with
+
+    R'(a) = R(a) + 2 min over c of [ (1 - 1/c) R(c) + ln(1/g) / c ] + ln(1/g) / (a - 1).
+
+Its mean number of runs is 1/g, which is a whole number here: then it is drawn exactly from integers.
+
+**Release parts.** A session of the stability mechanism differs, with probability `release_delta` at most, from a session M~ for
+which the Renyi bound holds against its neighbour, in either direction: both refuse by the same tests, shifted by one record, and
+release the same labels. Put M~ in the place of every run. The best run then changes with probability 1/g times `release_delta` at
+most, the expected number of runs that do, and for the rest the theorem holds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from teacher_student.arguments import ArgumentError, Floats, positive_integer, positive_number, probability
+from teacher_student.privacy.accountant import renyi_of
+from teacher_student.privacy.calibration import calibrate
+from teacher_student.privacy.kappa import ORDERS, to_delta, to_epsilon
+from teacher_student.privacy.parameters import Parameters
+
+MOST_REPETITIONS = 10_000
+"""Largest mean number of runs."""
+
+_STEPS = 10
+"""Halvings of the interval in which the epsilon of one run lies: a thousandth of the budget may stay unspent."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrivateSelection(Parameters):
+    """A geometric number of sessions, of which the best is released.
+
+    Attributes:
+        session: parameters of each session.
+        repetitions: mean number of sessions, at least 2.
+
+    >>> chosen = calibrate_selection("gnmax", epsilon=1.0, delta=1e-5, repetitions=5, num_queries=100)
+    >>> 0.3 < chosen.session.epsilon(1e-5) < 0.6 and 0.99 < chosen.epsilon(1e-5) <= 1
+    True
+    """
+
+    mechanism: ClassVar[str] = "private_selection"
+
+    session: Parameters
+    repetitions: int
+
+    def __post_init__(self) -> None:
+        positive_integer("repetitions", self.repetitions, minimum=2, maximum=MOST_REPETITIONS)
+        if not isinstance(self.session, Parameters) or isinstance(self.session, PrivateSelection):
+            raise ArgumentError(f"session must be the parameters of one mechanism, got {self.session!r}")
+        if renyi_of(self.session, ORDERS[:1]) is None:
+            raise ArgumentError(f"session must have a Renyi bound, got {self.session.mechanism}")
+
+    @property
+    def one_session(self) -> Parameters:
+        """The parameters of the session whose labels were released."""
+        return self.session
+
+    @property
+    def release_delta(self) -> float:
+        """The delta of the release parts of all sessions that are expected."""
+        return self.repetitions * self.session.release_delta
+
+    def rdp(self, orders: Sequence[float] | Floats) -> Floats:
+        """Return the Renyi divergence bound of the theorem at each order."""
+        order, log_mean = np.asarray(orders, dtype=np.float64), math.log(self.repetitions)
+        run, helping = renyi_of(self.session, order), renyi_of(self.session, ORDERS)
+        assert run is not None  # __post_init__ saw to it
+        assert helping is not None
+        added = float(np.min((1 - 1 / ORDERS) * helping + log_mean / ORDERS))
+        return np.asarray(run + 2 * added + log_mean / (order - 1))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon certified at `delta`."""
+        left = probability("delta", delta) - self.release_delta
+        return to_epsilon(self.rdp, left) if left > 0 else math.inf
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta certified at `epsilon`."""
+        return min(1.0, self.release_delta + to_delta(self.rdp, positive_number("epsilon", epsilon)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON, those of the session among them."""
+        return {**super().to_dict(), "session": self.session.to_dict()}
+
+    @classmethod
+    def from_dict(cls, mapping: Mapping[str, Any]) -> Self:
+        """Return what `to_dict` wrote."""
+        from teacher_student.privacy.calibration import parameters_from_dict  # which itself knows this class
+
+        session = mapping.get("session")
+        if isinstance(session, Mapping) and session.get("mechanism") == cls.mechanism:
+            raise ArgumentError("session must be the parameters of one mechanism, got another selection")
+        return super().from_dict({**mapping, "session": parameters_from_dict(session)})
+
+
+def calibrate_selection(
+    mechanism: str, *, epsilon: float, delta: float, repetitions: int, cutoff: int | None = None, **options: Any
+) -> PrivateSelection:
+    """Return the selection among sessions of `mechanism` that costs at most `epsilon` at `delta`, all of it counted.
+
+    Args:
+        mechanism: of each session.
+        epsilon: above 0.
+        delta: strictly between 0 and 1.
+        repetitions: mean number of sessions.
+        cutoff: of each session (stability mechanisms).
+        options: of that mechanism's calibration, such as `num_queries`.
+
+    Raises:
+        ArgumentError: an argument out of range, or nothing can be had within the budget.
+    """
+    epsilon, delta = positive_number("epsilon", epsilon), probability("delta", delta)
+    runs = positive_integer("repetitions", repetitions, minimum=2, maximum=MOST_REPETITIONS)
+
+    def at(share: float) -> PrivateSelection:
+        session = calibrate(mechanism, epsilon=share * epsilon, delta=delta / runs, cutoff=cutoff, **options)
+        return PrivateSelection(session=session, repetitions=runs)
+
+    low, high, found = 0.0, 1.0, None
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        tried = at(middle)
+        if tried.epsilon(delta) <= epsilon and tried.delta(epsilon) <= delta:
+            low, found = middle, tried
+        else:
+            high = middle
+    if found is None:
+        raise ArgumentError(f"epsilon must be larger for {runs} repetitions of {mechanism}, got {epsilon:g}")
+    return found
