@@ -17,7 +17,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from teacher_student.arguments import ArgumentError
+from teacher_student.arguments import ArgumentError, choice
 from teacher_student.version import __version__
 
 HELP = """teacher-student {version}: private models from sensitive records (PATE style)
@@ -28,7 +28,7 @@ HELP = """teacher-student {version}: private models from sensitive records (PATE
   label      private labels from the predictions of any models
                teacher-student label predictions=votes.npy num_classes=10 privacy.epsilon=1 out=labels
   plan       what each mechanism could do:    teacher-student plan num_teachers=1000 num_queries=10000
-  audit      attack a mechanism:              teacher-student audit mechanism=stability
+  audit      attack a mechanism, or students: teacher-student audit mechanism=stability [target=student]
   verify     recompute a certificate:         teacher-student verify runs/adult/2026-01-31_12-00-00
   ledger     what was spent on which data:    teacher-student ledger runs/ledger.sqlite
   benchmark  measure this machine:            teacher-student benchmark --help
@@ -252,23 +252,32 @@ def ledger(arguments: Sequence[str]) -> int:
 
 
 def audit(arguments: Sequence[str]) -> int:
-    """`teacher-student audit`: attack a mechanism and its broken twins; exit 0 only if every verdict is as it must be."""
-    from teacher_student.auditing import audit as run_audit
+    """`teacher-student audit`: attack a mechanism or its students; exit 0 only if every verdict is as it must be."""
     from teacher_student.monitoring.console import Display
 
     config = compose("audit", arguments)
-    mechanism = dict(config.mechanism)
+    attack = choice("target", config.target, ("mechanism", "student"))
     display = Display(config.console)
     with display.stage("audit", 100) as advance:
-        report = run_audit(
-            mechanism.pop("name"),
-            **mechanism,
-            **config.privacy,
-            trials=config.trials,
-            progress=lambda done, total, what: advance(100 * done // total, what),
+        report = (_attack_student if attack == "student" else _attack_mechanism)(
+            config, lambda done, total, what: advance(100 * done // total, what)
         )
     print(report)
     return 0 if report.passed else 1
+
+
+def _attack_mechanism(config: DictConfig, progress: Callable[[int, int, str], None]) -> Any:
+    from teacher_student.auditing import audit as run_audit
+
+    mechanism = dict(config.mechanism)
+    return run_audit(mechanism.pop("name"), **mechanism, **config.privacy, trials=config.trials, progress=progress)
+
+
+def _attack_student(config: DictConfig, progress: Callable[[int, int, str], None]) -> Any:
+    from teacher_student.pipeline import attack_student
+
+    mechanism, sizes = dict(config.mechanism), {name: config[name] for name in ("worlds", "num_teachers", "error")}
+    return attack_student(mechanism.pop("name"), **mechanism, **config.privacy, **sizes, progress=progress)
 
 
 def benchmark(arguments: Sequence[str]) -> int:

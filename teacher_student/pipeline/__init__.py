@@ -10,6 +10,7 @@
 | ranks, launch | several processes, each with its own teachers |
 | runner | the whole way, and the reports at its end |
 | files | label a file of predictions, verify a folder |
+| attack, worlds | the membership audit: whole runs in many small worlds |
 
 Names are loaded when first used: verifying a folder needs no torch.
 """
@@ -20,6 +21,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from teacher_student.pipeline.attack import attack_student
     from teacher_student.pipeline.budget import BudgetSettings
     from teacher_student.pipeline.files import label_file, verify_folder
     from teacher_student.pipeline.runner import RunResult, run
@@ -31,13 +33,24 @@ _HOMES = {
     "PrivacySettings": "settings",
     "RunResult": "runner",
     "RunSettings": "settings",
+    "attack_student": "attack",
     "label_file": "files",
     "load_student": "student_files",
     "run": "runner",
     "verify_folder": "files",
 }
 
-__all__ = ["BudgetSettings", "PrivacySettings", "RunResult", "RunSettings", "label_file", "load_student", "run", "verify_folder"]
+__all__ = [
+    "BudgetSettings",
+    "PrivacySettings",
+    "RunResult",
+    "RunSettings",
+    "attack_student",
+    "label_file",
+    "load_student",
+    "run",
+    "verify_folder",
+]
 
 
 def __getattr__(name: str) -> Any:
