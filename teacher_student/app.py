@@ -209,12 +209,25 @@ def label(arguments: Sequence[str]) -> int:
 
 
 def plan(arguments: Sequence[str]) -> int:
-    """`teacher-student plan`: what each mechanism could answer, from public sizes only."""
+    """`teacher-student plan`: what each mechanism could answer, from public sizes, or on votes of a public stand-in."""
     from teacher_student.privacy.planner import plan as make_plan
 
     config = compose("plan", arguments)
+    if config.standin is not None:
+        return _plan_on_standins(config)
     sizes = {name: config[name] for name in ("num_teachers", "num_queries", "num_classes", "failure")}
     print(make_plan(epsilon=config.privacy.epsilon, delta=config.privacy.delta, **sizes))
+    return 0
+
+
+def _plan_on_standins(config: DictConfig) -> int:
+    from teacher_student.pipeline.files import read_table
+    from teacher_student.privacy.joint_choice import choose
+
+    names = [config.standin] if isinstance(config.standin, str) else list(config.standin)
+    truth = None if config.truth is None else read_table(config.truth)
+    budget = {"epsilon": config.privacy.epsilon, "delta": config.privacy.delta}
+    print(choose([read_table(name) for name in names], num_queries=config.num_queries, truth=truth, wrong=config.wrong, **budget))
     return 0
 
 

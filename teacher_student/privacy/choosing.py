@@ -124,7 +124,7 @@ def choose_parameters(mechanism: str, request: Request, *, cutoff: int | None = 
         return _capped(mechanism, request)
     if cutoff is not None:
         return request.calibrate(mechanism, cutoff=cutoff, **_best_ratio(mechanism, request, cutoff))
-    cutoff = _best_cutoff(mechanism, request, _grid(1, request.num_queries, 2.0))
+    cutoff = _best_cutoff(mechanism, request, grid(1, request.num_queries, 2.0))
     ratio = _best_ratio(mechanism, request, cutoff)
     cutoff = _best_cutoff(mechanism, request, _around(cutoff, request.num_queries), **ratio)
     return request.calibrate(mechanism, cutoff=cutoff, **ratio)
@@ -162,7 +162,7 @@ def choose_cutoff(
     kind = REGISTRY[choice("mechanism", mechanism, REGISTRY)]
     if not issubclass(kind, ThresholdParameters):
         return int(choose_parameters(mechanism, request).to_dict()["max_answers"])
-    cutoff = _best_cutoff(mechanism, request, _grid(1, num_queries, 2.0))
+    cutoff = _best_cutoff(mechanism, request, grid(1, num_queries, 2.0))
     return _best_cutoff(mechanism, request, _around(cutoff, num_queries))
 
 
@@ -175,21 +175,22 @@ def _best_cutoff(mechanism: str, request: Request, candidates: Iterable[int], **
         except ArgumentError:  # the printed constants do not hold at every cutoff
             return -math.inf
 
-    return _peak(worth, candidates)
+    return peak(worth, candidates)
 
 
 def _around(cutoff: int, most: int) -> Iterable[int]:
-    return _grid(max(1, round(cutoff / 1.7)), min(most, round(cutoff * 1.7)), 1.2)
+    return grid(max(1, round(cutoff / 1.7)), min(most, round(cutoff * 1.7)), 1.2)
 
 
-def _grid(first: int, last: int, factor: float) -> Iterable[int]:
+def grid(first: int, last: int, factor: float) -> Iterable[int]:
+    """Yield `first` to `last`, each about `factor` times the one before."""
     while first < last:
         yield first
         first = max(first + 1, round(first * factor))
     yield last
 
 
-def _peak(worth: Callable[[int], float], candidates: Iterable[int]) -> int:
+def peak(worth: Callable[[int], float], candidates: Iterable[int]) -> int:
     """Return the best of rising candidates; stop at the second in a row that is worse."""
     best, most, worse = 0, -math.inf, 0
     for candidate in candidates:

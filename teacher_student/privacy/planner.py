@@ -19,6 +19,9 @@ from teacher_student.privacy.threshold import ThresholdParameters
 __all__ = ["Plan", "PlanRow", "choose_cutoff", "choose_parameters", "plan"]
 
 
+_BRACKETS = "(in brackets: how many of them are the plurality's)"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanRow:
     """One mechanism, calibrated for the request.
@@ -43,9 +46,7 @@ class PlanRow:
     @property
     def limit(self) -> str:
         """What ends a session, in words."""
-        if isinstance(self.parameters, ThresholdParameters):
-            return _counted(self.parameters.cutoff, "abstention")
-        return _counted(self.parameters.to_dict()["max_answers"], "answer")
+        return limit_in_words(self.parameters)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,14 +88,14 @@ class Plan:
             f"smallest gap: answered rightly with probability {1 - wanted.failure:g}"
         )
         reasons = "".join(f"\n{name}: not possible: {reason}" for name, reason in self.infeasible.items())
-        return f"{title}\n\n{_aligned(self._cells())}{reasons}\n\n{self.recommendation}"
+        return f"{title}\n\n{aligned(self._cells())}\n{_BRACKETS}{reasons}\n\n{self.recommendation}"
 
     def _cells(self) -> list[list[str]]:
         shares = [f"{share:.1%} unstable" for share in self.request.shares]
         rows = [["mechanism", "ends after", "parameters", "smallest gap", *shares]]
         for row in self.table:
             answers = [_answers(row, share) for share in self.request.shares]
-            rows.append([row.mechanism, row.limit, _parameters(row.parameters), self._gap(row), *answers])
+            rows.append([row.mechanism, row.limit, parameters_in_words(row.parameters), self._gap(row), *answers])
         return rows
 
     def _gap(self, row: PlanRow) -> str:
@@ -207,11 +208,18 @@ def _cheapest(mechanism: str, request: Request) -> Parameters:
     return choose_parameters(mechanism, dataclasses.replace(request, num_queries=1))
 
 
+def limit_in_words(parameters: Parameters) -> str:
+    """Return what ends a session."""
+    if isinstance(parameters, ThresholdParameters):
+        return _counted(parameters.cutoff, "abstention")
+    return _counted(parameters.to_dict()["max_answers"], "answer")
+
+
 def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def _parameters(parameters: Parameters) -> str:
+def parameters_in_words(parameters: Parameters) -> str:
     """Return the scales and the threshold, short."""
     scales = [f"{float(v):.1f}" for v in dataclasses.asdict(parameters).values() if isinstance(v, Fraction)]
     threshold = getattr(parameters, "threshold", None)
@@ -223,13 +231,13 @@ def _answers(row: PlanRow, share: float) -> str:
     return answers if agreeing == answers else f"{answers} ({agreeing})"
 
 
-def _aligned(rows: list[list[str]]) -> str:
-    """Return the rows as a table, the first three columns to the left."""
+def aligned(rows: list[list[str]], left: int = 3) -> str:
+    """Return the rows as a table, the first columns to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rows = [rows[0], ["-" * width for width in widths], *rows[1:]]
     lines = []
     for row in rows:
-        left = [cell.ljust(width) for cell, width in zip(row[:3], widths[:3], strict=True)]
-        right = [cell.rjust(width) for cell, width in zip(row[3:], widths[3:], strict=True)]
-        lines.append("  ".join([*left, *right]))
-    return "\n".join(line.rstrip() for line in lines) + "\n(in brackets: how many of them are the plurality's)"
+        first = [cell.ljust(width) for cell, width in zip(row[:left], widths[:left], strict=True)]
+        others = [cell.rjust(width) for cell, width in zip(row[left:], widths[left:], strict=True)]
+        lines.append("  ".join([*first, *others]))
+    return "\n".join(line.rstrip() for line in lines)

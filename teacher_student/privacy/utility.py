@@ -125,14 +125,14 @@ def _until_cutoff(parameters: ThresholdParameters, unstable: float, clear_gap: f
 
 def _refusal(parameters: ThresholdParameters, gap: float) -> tuple[Floats, Floats]:
     """Return P(refused) given each value of the threshold's noise, and those values' probabilities."""
-    support, mass = _threshold_noise(parameters.threshold_noise, parameters.threshold_scale)
+    support, mass = threshold_noise(parameters.threshold_noise, parameters.threshold_scale)
     distance = max(0, math.ceil(gap / 2) - 1)
     short = distance - parameters.threshold - support
     return np.exp(log_refusal(parameters.query_noise, short, parameters.query_scale)), mass
 
 
 @functools.lru_cache(maxsize=64)
-def _threshold_noise(law: str, scale: object) -> tuple[Integers, Floats]:
+def threshold_noise(law: str, scale: object) -> tuple[Integers, Floats]:
     """Return the threshold's noise, thinned to at most some thousand values: utility needs no more."""
     window = WINDOWS[law](scale)  # type: ignore[arg-type]
     stride = max(1, len(window.support) // 2000)
