@@ -59,6 +59,7 @@ _SCHEMA = Schema(
     ),
 )
 _KEY_BYTES = 32
+_MAGIC = b"SQLite format 3\0"
 
 
 class Ledger:
@@ -78,11 +79,12 @@ class Ledger:
 
     @classmethod
     def existing(cls, path: str | os.PathLike[str]) -> Ledger:
-        """Open a ledger that is there already; a missing file is refused, not made."""
+        """Open a ledger that is there already; a missing file is refused, not made, and what is no database is left as it is."""
         if not Path(path).is_file():
             raise ArgumentError(f"ledger must be the file of a ledger, got {path}, which is not there")
-        if not Path(path).stat().st_size:
-            raise ArgumentError(f"ledger must be the file of a ledger, got {path}, which is empty")
+        with Path(path).open("rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                raise ArgumentError(f"ledger must be the file of a ledger, got {path}, which is none")
         return cls(path)
 
     def account(

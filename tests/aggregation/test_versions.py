@@ -198,8 +198,10 @@ def test_a_ledger_that_must_exist_is_not_made(tmp_path: Path, content: bytes | N
     path = tmp_path / "l.sqlite"
     if content is not None:
         path.write_bytes(content)
+        path.chmod(0o644)
     with pytest.raises(ts.ArgumentError, match=r"^ledger must be [^\n]+$"):
         Ledger.existing(path)
     assert (path.read_bytes() if path.exists() else None) == content
+    assert content is None or path.stat().st_mode & 0o777 == 0o644
     with pytest.raises(ts.ArgumentError, match=r"^ledger must be [^\n]+$"):
         Ledger.existing(tmp_path)
