@@ -290,7 +290,10 @@ def _attack_student(config: DictConfig, progress: Callable[[int, int, str], None
     from teacher_student.pipeline import attack_student
 
     mechanism, sizes = dict(config.mechanism), {name: config[name] for name in ("worlds", "num_teachers", "error")}
-    return attack_student(mechanism.pop("name"), **mechanism, **config.privacy, **sizes, progress=progress)
+    privacy = dict(config.privacy)
+    if (bins := privacy.pop("bins")) is not None:
+        raise ArgumentError(f"privacy.bins must be null where target is student, got {bins}; hard labels are attacked")
+    return attack_student(mechanism.pop("name"), **mechanism, **privacy, **sizes, progress=progress)
 
 
 def benchmark(arguments: Sequence[str]) -> int:

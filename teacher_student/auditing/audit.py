@@ -18,9 +18,14 @@ from teacher_student.auditing.agreement import compare_noise, stated_power
 from teacher_student.auditing.checks import THRESHOLD_CHECKS, THRESHOLD_SESSIONS, Check, Row, Setting
 from teacher_student.auditing.noisy_checks import NOISY_CHECKS, NOISY_SESSIONS, noisy_claimed, noisy_twins
 from teacher_student.auditing.sampled import FALSE_ALARM, DrawnAhead
+from teacher_student.auditing.soft_checks import SOFT_SESSIONS, soft_checks, soft_claimed, soft_twins
 from teacher_student.auditing.twins import CLAIMED, Subject, claimed, threshold_twins
 from teacher_student.mechanisms.noise import GeneratorNoise, Noise, SystemNoise
-from teacher_student.privacy import MECHANISMS, NoisyMaxParameters, calibrate
+from teacher_student.mechanisms.soft_histogram import SMALLEST_NUMBER_OF_BINS
+from teacher_student.privacy import MECHANISMS, NoisyMaxParameters, calibrate, calibrate_soft
+
+THRESHOLD_MECHANISMS = tuple(name for name in MECHANISMS if name.startswith("stability"))
+"""Those that have soft labels."""
 
 Progress = Callable[[int, int, str], None]
 """Called with sessions done, sessions in all, and what is being run."""
@@ -94,6 +99,7 @@ def audit(
     epsilon: float = 1.0,
     delta: float = 1e-5,
     cutoff: int = 3,
+    bins: int | None = None,
     num_queries: int | None = None,
     trials: int = 4000,
     false_alarm: float = FALSE_ALARM,
@@ -113,6 +119,7 @@ def audit(
         epsilon: the claim.
         delta: the claim.
         cutoff: paid non-answers, or the answers of a noisy maximum; small, so that sums and samples see the whole session.
+        bins: audit the soft-label loop with this many bins, at two units for each unit of the cutoff; None for hard labels.
         num_queries: for calibrations that need it; 20 cutoffs, and for a noisy maximum as many as the answers, unless given.
         trials: sessions per side for each check that samples.
         false_alarm: error of each check that samples.
@@ -130,10 +137,16 @@ def audit(
     positive_integer("cutoff", cutoff)
     positive_integer("trials", trials, minimum=100)
     probability("false_alarm", false_alarm)
-    choice("mechanism", mechanism, MECHANISMS)
+    choice("mechanism", mechanism, MECHANISMS if bins is None else THRESHOLD_MECHANISMS)
     sizes = {**_sizes(mechanism, cutoff, num_queries), **options}
-    parameters = calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, **sizes)
-    subjects, checks, sessions = _programme(parameters, twins)
+    if bins is None:
+        parameters = calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, **sizes)
+        subjects, checks, sessions = _programme(parameters, twins)
+    else:
+        positive_integer("bins", bins, minimum=SMALLEST_NUMBER_OF_BINS)
+        parameters = calibrate_soft(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, **sizes)
+        subjects = [soft_claimed(parameters), *(soft_twins(parameters) if twins else [])]
+        checks, sessions = soft_checks(bins), SOFT_SESSIONS
     counter = _Counter(progress, len(subjects) * sessions * trials)
     ahead = DrawnAhead(GeneratorNoise(np.random.default_rng(seed)) if noise is None else noise)
     setting = Setting(epsilon, delta, trials, false_alarm, lambda: ahead, counter.add)

@@ -107,10 +107,11 @@ def draws_as_accounted(subject: Subject, noise: Noise) -> Verdict:
         if (draw.law, draw.scale) not in tally:
             return Verdict(False, f"drew {draw.law} at scale {float(draw.scale):g}, which is not accounted for")
         tally[draw.law, draw.scale] += len(draw.values)
-    return _enough_draws(tally, threshold, query, int((labels == ABSTAIN).sum()) if parameters.redraw else 0, state.asked)
+    return enough_draws(tally, threshold, query, int((labels == ABSTAIN).sum()) if parameters.redraw else 0, state.asked)
 
 
-def _enough_draws(tally: dict[Any, int], threshold: Any, query: Any, redraws: int, asked: int) -> Verdict:
+def enough_draws(tally: dict[Any, int], threshold: Any, query: Any, redraws: int, asked: int) -> Verdict:
+    """Whether there is one draw for the threshold (and each redraw) and one for each query; the laws may be the same."""
     if threshold == query:
         enough = tally[query] >= asked + 1
         return Verdict(enough, f"{tally[query]} draws for {asked} queries and the threshold")

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from teacher_student.arguments import ArgumentError
+from teacher_student.auditing import audit
 from teacher_student.auditing.agreement import compare_transcripts
 from teacher_student.auditing.exact import QueryPair, ThresholdLaw, outcomes
 from teacher_student.auditing.pairs import all_split, halved_distance
+from teacher_student.auditing.soft_checks import soft_law, soft_votes
 from teacher_student.auditing.twins import soft_label_law
-from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.mechanisms import GeneratorNoise
-from teacher_student.mechanisms.soft_histogram import check_bins, histograms
 from teacher_student.mechanisms.soft_label import SoftLabelRelease
 from teacher_student.privacy.calibration import calibrate_soft
 
@@ -42,41 +43,6 @@ def test_one_teacher_who_moves_both_histograms_is_within_the_claim(mechanism, pl
             assert outcomes(law, queries, turns=_turns(6)).worst_divergence(epsilon).upper <= delta
 
 
-def _soft_law(law, plain, shifted, num_queries):
-    """The transcripts of codes of `num_queries` queries with these two distances, winners bin 0 and shifted bin 0."""
-    noise = law.noisy_threshold()
-    steps = {distance: [np.exp(part) for part in law.log_unanswered(distance)] for distance in (plain, shifted)}
-
-    def paid_once(weights):
-        return noise.mass * weights.sum() if law.redraw else weights
-
-    alive = {((), 0): noise.mass}
-    for _ in range(num_queries):
-        following: dict = {}
-        for (codes, paid), weights in alive.items():
-            if paid == law.cutoff:
-                following[(*codes, HALTED), paid] = weights
-                continue
-            following[(*codes, 0), paid] = weights * steps[plain][1]
-            weights, paid = paid_once(weights * steps[plain][0]), paid + 1
-            if paid == law.cutoff:
-                following[(*codes, ABSTAIN), paid] = weights
-                continue
-            following[(*codes, 1), paid] = weights * steps[shifted][1]
-            following[(*codes, ABSTAIN), paid + 1] = paid_once(weights * steps[shifted][0])
-        alive = following
-    found: dict = {}
-    for (codes, _), weights in alive.items():
-        found[codes] = found.get(codes, 0.0) + float(weights.sum())
-    return found
-
-
-def _votes(distance, num_queries):
-    """Histograms of three bins; scores 0.3 (plain bin 0, shifted 0) lead scores 0.6 (1 and 1) by this distance in both."""
-    scores = np.array([0.3] * (2 * distance + 7) + [0.6] * 5)
-    return histograms(np.tile(scores, (num_queries, 1)), check_bins(3, num_queries))
-
-
 @pytest.mark.parametrize("mechanism", ["stability", "stability_redraw"])
 def test_the_loop_follows_its_law(mechanism):
     """False alarm 1e-9, 1,200 sessions of three queries; the law of a distance one scale away is rejected."""
@@ -84,12 +50,12 @@ def test_the_loop_follows_its_law(mechanism):
     law = ThresholdLaw.of(parameters)
     near = law.threshold + int(law.query_scale) // 2
     release, noise = SoftLabelRelease(parameters), GeneratorNoise(np.random.default_rng(4))
-    counts = _votes(near, 3)
+    counts = soft_votes(near, 3, 3)
     labels = np.array([release.answer(counts, release.start(noise), noise)[0] for _ in range(1200)])
     codes = np.unique(labels[labels >= 0])  # two answers are possible: plain bin 0, and, half a bin higher, shifted bin 0
     labels = np.where(labels >= 0, np.searchsorted(codes, labels), labels)
-    assert compare_transcripts(labels, _soft_law(law, near, near, 3)).accepted
-    assert not compare_transcripts(labels, _soft_law(law, near + int(law.query_scale), near, 3)).accepted
+    assert compare_transcripts(labels, soft_law(law, near, near, 3)).accepted
+    assert not compare_transcripts(labels, soft_law(law, near + int(law.query_scale), near, 3)).accepted
 
 
 @pytest.mark.parametrize(("sub_answers", "leak"), [(52, 173e-5), (100, 333e-5)])
@@ -121,6 +87,31 @@ def test_sessions_under_the_printed_threshold_are_caught_leaking():
 
 
 def _leaking_sessions(parameters, trials):
-    counts = _votes(0, parameters.cutoff)
+    counts = soft_votes(0, parameters.cutoff, 3)
     release, noise = SoftLabelRelease(parameters), GeneratorNoise(np.random.default_rng(8))
     return sum(bool((release.answer(counts, release.start(noise), noise)[0] >= 0).any()) for _ in range(trials))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_audit_of_soft_labels_passes(mechanism):
+    """Sampling checks: false alarm 1e-9 each."""
+    report = audit(mechanism, cutoff=1, bins=4, trials=100, twins=False, seed=1)
+    assert report.sound, str(report)
+
+
+def test_the_audit_of_soft_labels_catches_every_twin():
+    """Power: every twin is caught at these few sessions by a check that does not sample."""
+    report = audit("stability", cutoff=2, bins=10, trials=100, seed=1)
+    assert report.passed, str(report)
+    assert "units" in report.caught["unstable_pays_once"]
+    assert "exact, release" in report.caught["printed_threshold"]
+    assert "draws" in report.caught["threshold_redrawn"]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "bins", "message"),
+    [("gnmax", 10, "mechanism must be one of stability,"), ("stability", 2, "bins must be an integer of at least 3, got 2")],
+)
+def test_audits_of_what_has_no_soft_labels_are_refused(mechanism, bins, message):
+    with pytest.raises(ArgumentError, match=message):
+        audit(mechanism, bins=bins)
