@@ -107,7 +107,7 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
                 _check_budget(settings, dataset, check(settings, dataset), path)
         ranks.agree("public points", digest(dataset.public_features) if ranks.several else "")
         advance(1, f"{len(dataset.public_features):,} public points")
-    path = Path(ranks.from_first(str(path.resolve()))) if ranks.several else path
+    path = Path(ranks.from_first(str(path.absolute()))) if ranks.several else path
     with display.stage("shards") as advance:
         with ranks.in_turn():
             folder = open_run(path, settings.config) if ranks.first else shared_run(path)
