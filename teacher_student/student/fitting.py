@@ -47,7 +47,7 @@ def fit_student(
         settings: how to learn.
         seed: of initial weights, batch order and views; not secret.
         trainer_options: passed to `lightning.Trainer`.
-        report: called with (epochs done, loss) after every epoch.
+        report: called with (epochs done in this round, loss) after every epoch.
 
     Raises:
         ArgumentError: no point with a target, numbers that are not finite, or label noise of other classes.

@@ -133,7 +133,7 @@ def test_every_method_composes_from_the_command_line(method):
 
 @pytest.mark.parametrize("student", ["logistic", "mlp", "cnn"])
 def test_every_student_takes_the_same_knobs(student):
-    knobs = {"unlabeled_weight": 2.0, "confidence": 0.7, "label_noise": 0.05}
+    knobs = {"unlabeled_weight": 2.0, "confidence": 0.7, "entropy_weight": 0.1, "label_noise": 0.05}
     overrides = [f"student.settings.{name}={value}" for name, value in knobs.items()]
     settings = settings_from_config(compose("run", [f"student={student}", *overrides])).student
     assert {name: getattr(settings, name) for name in knobs} == knobs
