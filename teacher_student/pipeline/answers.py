@@ -1,4 +1,4 @@
-"""What differs between hard and soft labels, and nothing else: `hard_labels` and `soft_labels` each offer these functions."""
+"""What differs between kinds of answers, and nothing else: `hard_labels`, `soft_labels` and `fractions` each offer these functions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from teacher_student.aggregation.fraction_release import FractionRelease
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
 from teacher_student.aggregation.soft_release import SoftRelease
 from teacher_student.data import PrivateDataset
 from teacher_student.monitoring.console import Advance
-from teacher_student.pipeline import hard_labels, soft_labels
+from teacher_student.pipeline import fractions, hard_labels, soft_labels
 from teacher_student.pipeline.folder import RunFolder
 from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
@@ -20,7 +21,7 @@ from teacher_student.pipeline.stages import Teachers
 from teacher_student.privacy import Parameters
 from teacher_student.student import Targets
 
-AnyRelease = Release | SoftRelease
+AnyRelease = Release | SoftRelease | FractionRelease
 
 
 class Answers(Protocol):
@@ -68,5 +69,7 @@ class Answers(Protocol):
 
 
 def answers_of(settings: RunSettings) -> Answers:
-    """Return the way that the settings ask for: scores where a number of bins is set, labels otherwise."""
+    """Return the way that the settings ask for: noisy fractions by their mechanism, scores where bins are set, else labels."""
+    if settings.privacy.mechanism == fractions.MECHANISM:
+        return fractions
     return hard_labels if settings.privacy.bins is None else soft_labels
