@@ -135,7 +135,7 @@ _WHERE_AND_HOW = ("run_folder", "console")
 
 def settings_from_config(config: DictConfig) -> Any:
     """Build the settings of a run; every value is checked here, before anything is written."""
-    from teacher_student.pipeline import BudgetSettings, PrivacySettings, RunSettings
+    from teacher_student.pipeline import BudgetSettings, CorrectionSettings, PrivacySettings, RunSettings
     from teacher_student.student import QuerySettings
 
     make = hydra.utils.instantiate
@@ -154,6 +154,7 @@ def settings_from_config(config: DictConfig) -> Any:
             student=make(config.student.settings),
             trainer=dict(make(config.trainer)),
             queries=QuerySettings(**config.queries),
+            correction=CorrectionSettings(**config.correction),
             tensorboard=config.logger.tensorboard,
             baselines=config.baselines,
             config=OmegaConf.to_yaml({name: part for name, part in config.items() if name not in _WHERE_AND_HOW}, resolve=True),

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from teacher_student.pipeline.budget import BudgetSettings
     from teacher_student.pipeline.files import label_file, verify_folder
     from teacher_student.pipeline.runner import RunResult, run
-    from teacher_student.pipeline.settings import PrivacySettings, RunSettings
+    from teacher_student.pipeline.settings import CorrectionSettings, PrivacySettings, RunSettings
     from teacher_student.pipeline.student_files import load_student
 
 _HOMES = {
     "BudgetSettings": "budget",
+    "CorrectionSettings": "settings",
     "PrivacySettings": "settings",
     "RunResult": "runner",
     "RunSettings": "settings",
@@ -42,6 +43,7 @@ _HOMES = {
 
 __all__ = [
     "BudgetSettings",
+    "CorrectionSettings",
     "PrivacySettings",
     "RunResult",
     "RunSettings",

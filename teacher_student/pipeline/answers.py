@@ -1,4 +1,4 @@
-"""What differs between kinds of answers, and nothing else: `hard_labels`, `soft_labels` and `fractions` each offer these functions."""
+"""What differs between kinds of answers, and nothing else; `hard_labels`, `soft_labels` and `fractions` offer these functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Teachers
 from teacher_student.privacy import Parameters
-from teacher_student.student import Targets
+from teacher_student.student import Student, Targets
 
 AnyRelease = Release | SoftRelease | FractionRelease
 
@@ -55,8 +55,8 @@ class Answers(Protocol):
     ) -> Any:
         """Ask the session, which pays from `account`, about the public points. Asking again gives the recorded answer."""
 
-    def targets(self, release: Any, settings: RunSettings, dataset: PrivateDataset) -> Targets:
-        """Return what the student learns from: a row for each public point, asked or not."""
+    def teach(self, folder: RunFolder, dataset: PrivateDataset, release: Any, settings: RunSettings, advance: Advance) -> Student:
+        """Return the student, a function of the release, of public points and of public settings alone."""
 
     def count_votes(self, votes: npt.NDArray[Any], settings: RunSettings) -> npt.NDArray[np.integer]:
         """Return (num_queries, columns) votes for each class, or scores in each bin. Private."""

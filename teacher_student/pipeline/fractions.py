@@ -2,11 +2,13 @@
 
 Votes are those of `hard_labels`; what differs is what is released of them. Every query is answered and paid for, in the order of
 the file, and the student learns from the shares of the votes themselves: its loss is linear in them, so noise that is zero on
-average leaves the loss right on average, and shares below 0 or above 1 are as good as others.
+average leaves the loss right on average, and shares below 0 or above 1 are as good as others. With `correction.rounds` the same
+points are asked again, in the same session, of teachers that correct the student so far (`corrections`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +21,19 @@ from teacher_student.aggregation.votes import Table
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import PrivateDataset
 from teacher_student.monitoring.console import Advance
-from teacher_student.pipeline.folder import SESSION, RunFolder
+from teacher_student.pipeline.corrections import disbelief
+from teacher_student.pipeline.folder import SESSION, RunFolder, write_array
 from teacher_student.pipeline.hard_labels import collect_votes, count_votes
 from teacher_student.pipeline.query_rounds import QUERIES_PER_ANSWER
+from teacher_student.pipeline.ranks import ALONE
 from teacher_student.pipeline.settings import RunSettings
+from teacher_student.pipeline.stages import make_shards, teach_student, train
 from teacher_student.privacy import Parameters
-from teacher_student.student import Targets
+from teacher_student.student import Student, Targets, correct_student
 
 MECHANISM = "noisy_fraction"
 
-__all__ = ["check", "collect_votes", "count_votes", "facts", "noiseless_targets", "release_labels", "targets"]
+__all__ = ["check", "collect_votes", "count_votes", "facts", "noiseless_targets", "release_labels", "targets", "teach"]
 
 
 def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
@@ -51,11 +56,12 @@ def open_session(
         num_classes=dataset.num_classes,
         epsilon=settings.privacy.epsilon,
         delta=settings.privacy.delta,
-        max_answers=settings.queries.asked(len(dataset.public_features)),
+        max_answers=settings.queries.asked(len(dataset.public_features)) * (1 + settings.correction.rounds),
         num_teachers=settings.num_teachers,
         neighbours=settings.privacy.neighbours or dataset.neighbours,
         state=state,
         account=account,
+        hyperparameters=settings.privacy.hyperparameters,
     )
 
 
@@ -67,25 +73,86 @@ def release_labels(
     advance: Advance,
     account: Account | None = None,
 ) -> FractionRelease:
-    """Ask the session about the first public points, as many as are wanted. Asking again gives the recorded answer."""
-    wanted = settings.queries.asked(len(votes))
+    """Ask the session about the first public points, as many as are wanted, in every round. What was answered stays so."""
     with open_session(settings, dataset, folder.private / SESSION, account) as session:
-        for start in range(0, wanted, QUERIES_PER_ANSWER):
-            part = range(start, min(wanted, start + QUERIES_PER_ANSWER))
-            session.answer_codes(counts=votes[part.start : part.stop], query_ids=part)
-            advance(part.stop, "")
+        _ask(session, votes, settings, 0, advance)
+        for number in range(1, settings.correction.rounds + 1):
+            corrected = _correcting_votes(folder, dataset, session.release(), settings, number)
+            _ask(session, corrected, settings, number, advance)
         release = session.release()
     if not (folder.release / "certificate.json").exists():
         release.save(folder.release)
     return release
 
 
-def targets(release: FractionRelease, settings: RunSettings, dataset: PrivateDataset) -> Targets:  # noqa: ARG001
-    """Return the noisy shares of the points that were asked; the others have no target."""
+def _ask(session: FractionSession, votes: Table, settings: RunSettings, number: int, advance: Advance) -> None:
+    wanted = settings.queries.asked(len(votes))
+    for start in range(0, wanted, QUERIES_PER_ANSWER):
+        part = range(start, min(wanted, start + QUERIES_PER_ANSWER))
+        names = [f"{number}:{point}" if number else str(point) for point in part]
+        session.answer_codes(counts=votes[part.start : part.stop], query_ids=names)
+        advance(part.stop, f"round {number + 1} of {settings.correction.rounds + 1}")
+
+
+def _correcting_votes(
+    folder: RunFolder, dataset: PrivateDataset, release: FractionRelease, settings: RunSettings, number: int
+) -> Table:
+    """Return the votes of round `number`; weights, teachers and votes are kept, so that a killed run makes the same ones."""
+    shards = make_shards(folder, dataset, settings)
+    path = folder.votes / f"weights_{number}.npy"
+    if not path.exists():
+        student = _student(folder, dataset, release, settings, number - 1)
+        write_array(path, disbelief(student.publishable, dataset, shards))
+    weights = np.load(path, allow_pickle=False)
+    teachers = train(folder, dataset, shards, settings, _silent, weights=weights, name=f"teachers_{number}")
+    return collect_votes(folder, dataset, teachers, settings, _silent, ALONE, name=f"counts_{number}.npy")
+
+
+def _silent(done: int, text: str) -> None:
+    """Show nothing: the display's bar counts the points that are asked."""
+
+
+def teach(
+    folder: RunFolder, dataset: PrivateDataset, release: FractionRelease, settings: RunSettings, advance: Advance
+) -> Student:
+    """Train the student on the shares of the first round and correct it by those of the others."""
+    return _student(folder, dataset, release, settings, settings.correction.rounds, advance)
+
+
+def _student(
+    folder: RunFolder,
+    dataset: PrivateDataset,
+    release: FractionRelease,
+    settings: RunSettings,
+    rounds: int,
+    advance: Advance | None = None,
+) -> Student:
+    """Return the student after `rounds` corrections: a function of the release, public points and public settings."""
+    show = advance or _silent
+    curves = settings.tensorboard and advance is not None
+    first = dataclasses.replace(settings, tensorboard=curves)
+    student = teach_student(folder, dataset, targets(release, settings, dataset), first, show)
+    for number in range(1, rounds + 1):
+        student = correct_student(
+            student.publishable,
+            dataset.student_points,
+            targets(release, settings, dataset, number),
+            settings.student,
+            step=settings.correction.step,
+            seed=settings.seed + number,
+            trainer_options=settings.trainer,
+            report=lambda epoch, loss: show(epoch, f"loss {loss:.3f}"),
+        )
+    return student
+
+
+def targets(release: FractionRelease, settings: RunSettings, dataset: PrivateDataset, number: int = 0) -> Targets:
+    """Return the noisy shares of round `number` for the points that were asked; the others have no target."""
     points, classes = len(dataset.public_features), dataset.num_classes
+    wanted = settings.queries.asked(points)
     shares = np.full((points, classes), 1 / classes, dtype=np.float32)
-    asked = np.arange(points) < len(release.codes)
-    shares[asked] = release.fractions
+    shares[:wanted] = release.fractions[number * wanted : (number + 1) * wanted]
+    asked = np.arange(points) < wanted
     return Targets(shares, asked.astype(np.float32), ~asked)
 
 

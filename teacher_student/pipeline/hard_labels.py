@@ -18,10 +18,10 @@ from teacher_student.pipeline.folder import SESSION, RunFolder, write_array
 from teacher_student.pipeline.query_rounds import ask_in_rounds, spread
 from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
-from teacher_student.pipeline.stages import Teachers, votes_of
+from teacher_student.pipeline.stages import Teachers, teach_student, votes_of
 from teacher_student.privacy import Parameters
 from teacher_student.privacy.planner import plan
-from teacher_student.student import Targets, targets_from_labels
+from teacher_student.student import Student, Targets, targets_from_labels
 
 
 def open_session(
@@ -52,13 +52,19 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
 
 
 def collect_votes(
-    folder: RunFolder, dataset: PrivateDataset, teachers: Teachers, settings: RunSettings, advance: Advance, ranks: Ranks
+    folder: RunFolder,
+    dataset: PrivateDataset,
+    teachers: Teachers,
+    settings: RunSettings,
+    advance: Advance,
+    ranks: Ranks,
+    name: str = "counts.npy",
 ) -> Table:
-    """Return (num_queries, num_classes) vote counts on the public points, streamed block by block.
+    """Return (num_queries, num_classes) vote counts on the public points, streamed block by block and kept under `name`.
 
     Every rank counts its own teachers' votes; the first one gets the sum, and it alone writes it.
     """
-    path = folder.votes / "counts.npy"
+    path = folder.votes / name
     if ranks.from_first(path.exists()):
         return np.load(path, allow_pickle=False)
     num_queries = len(dataset.public_features)
@@ -88,6 +94,11 @@ def release_labels(
     if not (folder.release / "certificate.json").exists():
         release.save(folder.release)
     return release
+
+
+def teach(folder: RunFolder, dataset: PrivateDataset, release: Release, settings: RunSettings, advance: Advance) -> Student:
+    """Train the student on the targets of the release."""
+    return teach_student(folder, dataset, targets(release, settings, dataset), settings, advance)
 
 
 def targets(release: Release, settings: RunSettings, dataset: PrivateDataset) -> Targets:

@@ -17,7 +17,7 @@ from teacher_student.arguments import ArgumentError
 from teacher_student.data import PrivateDataset, Shards
 from teacher_student.monitoring.console import Display
 from teacher_student.monitoring.report import PrivateFacts, ReleasedFacts, write_private_report, write_report
-from teacher_student.pipeline import budget, stages
+from teacher_student.pipeline import budget, fractions, stages
 from teacher_student.pipeline.answers import AnyRelease, answers_of
 from teacher_student.pipeline.baselines import baselines
 from teacher_student.pipeline.folder import SESSION, RunFolder, open_run, shared_run
@@ -100,6 +100,10 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
         raise ArgumentError(
             "trainer must be cpu for estimators as teachers: learner.num_workers gives them processes of their own"
         )
+    if ranks.several and settings.correction.rounds:
+        raise ArgumentError(
+            f"correction.rounds must be 0 for several processes, got {settings.correction.rounds}; use one device"
+        )
     with display.stage("data") as advance:
         with ranks.in_turn():
             dataset = settings.data()
@@ -130,8 +134,7 @@ def _teach(asked: Asked, settings: RunSettings, display: Display) -> RunResult:
     if not release.answered.any():
         raise ArgumentError(_no_answer(folder, release, settings, dataset.num_classes))
     with display.stage("student", settings.student.epochs) as advance:
-        targets = answers.targets(release, settings, dataset)
-        student = stages.teach_student(folder, dataset, targets, settings, advance)
+        student = answers.teach(folder, dataset, release, settings, advance)
     counts = answers.count_votes(votes, settings)
     result = _report(folder, dataset, shards, counts, release, student, settings, display)
     _tell(result, settings, display)
@@ -149,6 +152,11 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
         raise ArgumentError(f"queries must be left as they are (order: file, all points) for soft labels, got {settings.queries}")
     settings.queries.asked(len(dataset.public_features))
     LabelNoise(settings.student.label_noise, dataset.num_classes)
+    if settings.correction.rounds and privacy.mechanism != fractions.MECHANISM:
+        rounds = settings.correction.rounds
+        raise ArgumentError(
+            f"correction.rounds must be 0 for mechanism={privacy.mechanism}, got {rounds}; it needs noisy_fraction"
+        )
     parameters = answers_of(settings).check(settings, dataset)
     stages.check_teachers(dataset, settings)
     return parameters

@@ -69,6 +69,23 @@ class Estimator:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class CorrectionSettings:
+    """How often teachers correct the student (see `corrections`), and how far.
+
+    Attributes:
+        rounds: rounds of teachers after the first.
+        step: how far the logits of a point move apart where all teachers agree.
+    """
+
+    rounds: int = 0
+    step: float = 2.0
+
+    def __post_init__(self) -> None:
+        positive_integer("correction.rounds", self.rounds, minimum=0)
+        positive_number("correction.step", self.step)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """Everything that a run needs, all of it public.
 
@@ -84,6 +101,7 @@ class RunSettings:
         student_network: the student's network class.
         student: how the student is trained.
         queries: which public points are asked, in which order.
+        correction: rounds of teachers that correct the student.
         trainer: options of Lightning's trainer: accelerator, devices, strategy.
         tensorboard: whether to write event files.
         baselines: whether to train non-private models to compare with.
@@ -101,6 +119,7 @@ class RunSettings:
     student: StudentSettings
     trainer: Mapping[str, Any]
     queries: QuerySettings = dataclasses.field(default_factory=QuerySettings)
+    correction: CorrectionSettings = dataclasses.field(default_factory=CorrectionSettings)
     budget: BudgetSettings = dataclasses.field(default_factory=BudgetSettings)
     tensorboard: bool = True
     baselines: bool = True

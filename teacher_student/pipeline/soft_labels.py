@@ -20,8 +20,9 @@ from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline.folder import SESSION, RunFolder, growing_array
 from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import PrivacySettings, RunSettings
+from teacher_student.pipeline.stages import teach_student
 from teacher_student.privacy import Parameters, calibrate_soft
-from teacher_student.student import Targets, targets_from_scores
+from teacher_student.student import Student, Targets, targets_from_scores
 from teacher_student.teachers import TeacherEnsemble, predict_scores
 
 QUERIES_PER_ANSWER = 4096
@@ -113,6 +114,11 @@ def release_labels(
 
 def _bins(settings: RunSettings) -> int:
     return positive_integer("privacy.bins", settings.privacy.bins, minimum=3)
+
+
+def teach(folder: RunFolder, dataset: PrivateDataset, release: SoftRelease, settings: RunSettings, advance: Advance) -> Student:
+    """Train the student on the targets of the release."""
+    return teach_student(folder, dataset, targets(release, settings, dataset), settings, advance)
 
 
 def targets(release: SoftRelease, settings: RunSettings, dataset: PrivateDataset) -> Targets:  # noqa: ARG001

@@ -50,7 +50,7 @@ def make_shards(folder: RunFolder, dataset: PrivateDataset, settings: RunSetting
 def check_teachers(dataset: PrivateDataset, settings: RunSettings) -> None:
     """Refuse a learner or a training that cannot be, or that would couple teachers."""
     if isinstance(settings.learner, Estimator):
-        return check_learner(settings.learner.estimator)
+        return check_learner(settings.learner.estimator, weighted=settings.correction.rounds > 0)
     shape = dataset.private_features.shape[1:]
     return check_training(
         build_network(settings.learner, shape, dataset.num_classes),
@@ -62,11 +62,29 @@ def check_teachers(dataset: PrivateDataset, settings: RunSettings) -> None:
 
 
 def train(
-    folder: RunFolder, dataset: PrivateDataset, shards: Shards, settings: RunSettings, advance: Advance, ranks: Ranks = ALONE
+    folder: RunFolder,
+    dataset: PrivateDataset,
+    shards: Shards,
+    settings: RunSettings,
+    advance: Advance,
+    ranks: Ranks = ALONE,
+    *,
+    weights: npt.NDArray[np.float32] | None = None,
+    name: str = "teachers",
 ) -> Teachers:
     """Train one teacher on each shard; finished chunks of networks of a killed run are kept, estimators are fitted again.
 
     Every rank trains its own part, into the same folder.
+
+    Args:
+        folder: of the run; networks are kept in its private folder `name`.
+        dataset: private records.
+        shards: of the records.
+        settings: of the run.
+        advance: shows progress.
+        ranks: the processes of the run.
+        weights: (n,) what each record counts, or None for 1 each.
+        name: of the folder.
     """
 
     def report(done: int, _: int, left: float) -> None:
@@ -79,6 +97,7 @@ def train(
             *records,
             settings.learner.estimator,
             num_classes=dataset.num_classes,
+            weights=weights,
             master_seed=settings.seed,
             num_workers=settings.learner.num_workers,
         )
@@ -86,9 +105,10 @@ def train(
         *records,
         build_network(settings.learner, dataset.private_features.shape[1:], dataset.num_classes),
         settings.training,
+        weights=weights,
         master_seed=settings.seed,
         trainer_options=ranks.trainer_options(settings.trainer),
-        checkpoint_dir=folder.private / "teachers",
+        checkpoint_dir=folder.private / name,
         logger=TensorBoardLogger(folder.private, name="tensorboard", version="") if settings.tensorboard else None,
         report=report,
     )

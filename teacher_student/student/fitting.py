@@ -52,7 +52,7 @@ def fit_student(
     Raises:
         ArgumentError: no point with a target, numbers that are not finite, or label noise of other classes.
     """
-    _check(features, targets)
+    check_points(features, targets)
     settings = _with_something_to_learn_from(settings, targets)
     points = torch.as_tensor(features)
     with torch.random.fork_rng(devices=[]):
@@ -62,14 +62,14 @@ def fit_student(
         released = targets
         for fit in range(1, method.rounds + 1):
             last = fit == method.rounds  # only the last one's curves are kept
-            options = _quiet(trainer_options) | ({} if last else {"logger": False})
-            student = _fit_once(network(), method, points, targets, settings, options, report)
+            options = quiet(trainer_options) | ({} if last else {"logger": False})
+            student = fit_once(network(), method, points, targets, settings, options, report)
             if not last:
                 targets = method.next_targets(released, torch.as_tensor(predict_probabilities(student.publishable, features)))
     return student.eval()
 
 
-def _fit_once(
+def fit_once(
     network: nn.Module,
     method: Method,
     points: Tensor,
@@ -78,6 +78,7 @@ def _fit_once(
     trainer_options: Mapping[str, Any],
     report: Report | None,
 ) -> Student:
+    """Fit `network` by one method, once; `trainer_options` are complete (see `quiet`)."""
     labeled = targets.weights > 0
     chosen = [points[labeled], *(torch.as_tensor(array[labeled]) for array in (targets.probabilities, targets.weights))]
     loaders = {"labeled": _batches(TensorDataset(*chosen), settings.batch_size)}
@@ -95,7 +96,8 @@ def _batches(dataset: TensorDataset, batch_size: int) -> DataLoader[Any]:
     return DataLoader(dataset, sampler=BatchSampler(RandomSampler(dataset), batch_size, drop_last=False), batch_size=None)
 
 
-def _check(features: npt.NDArray[np.float32], targets: Targets) -> None:
+def check_points(features: npt.NDArray[np.float32], targets: Targets) -> None:
+    """Refuse points and targets that do not fit each other, or from which nothing can be learnt."""
     if len(features) != len(targets.weights):
         raise ArgumentError(f"targets must have one row for each of the {len(features)} points, got {len(targets.weights)}")
     if not (np.isfinite(targets.weights) & (targets.weights >= 0)).all():
@@ -137,7 +139,8 @@ def _one_thread_if_small(network: nn.Module, batch_size: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _quiet(options: Mapping[str, Any] | None) -> dict[str, Any]:
+def quiet(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return options of a trainer that writes nothing of its own accord."""
     defaults: dict[str, Any] = {
         "logger": False,
         "enable_checkpointing": False,

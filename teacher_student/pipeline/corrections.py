@@ -1,0 +1,42 @@
+"""Rounds of teachers that correct the student: every record counts by how little the student so far believes its label.
+
+The student of a round is a function of released answers, so it is public, and so is what it says about any features. In the next
+round a teacher is trained on its own shard again, record i weighted by 1 - p(y_i | x_i) under that student, and votes for the
+class that the student should believe *more* on a point: in the limit of a rich learner the sign of E[1(y = c) - p(c | x)], the
+direction in which cross-entropy falls (functional gradient descent: Friedman 2001; reweighting as in boosting). The shares of
+those votes move the student's logits (`teacher_student.student.correct_student`).
+
+Privacy. A record reaches its own shard's teacher in every round and no other, so it still moves one vote of each query; that the
+teachers of a round depend on earlier answers makes the queries adaptive, which the session's cost covers. Weights are computed
+shard by shard: vectorised arithmetic may depend in its last bit on a record's place in a batch, and no bit may cross shards.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from torch import nn
+
+from teacher_student.arguments import ArgumentError
+from teacher_student.data import PrivateDataset, Shards
+from teacher_student.student import predict_probabilities
+
+
+def disbelief(student: nn.Module, dataset: PrivateDataset, shards: Shards) -> npt.NDArray[np.float32]:
+    """Return (n,) weights 1 - p(label | features) of the private records, shard by shard; NaN where features are. Private.
+
+    Args:
+        student: maps the student's features to logits.
+        dataset: whose records are weighted.
+        shards: of the records.
+    """
+    features = dataset.student_private_features
+    if features is None:
+        raise ArgumentError("student_private_features must be given where the student corrects teachers and sees other columns")
+    weights = np.zeros(len(features), dtype=np.float32)
+    for first, last in zip(shards.offsets[:-1], shards.offsets[1:], strict=True):
+        rows = shards.order[first:last]
+        if len(rows):
+            believed = predict_probabilities(student, features[rows])[np.arange(len(rows)), dataset.private_labels[rows]]
+            weights[rows] = 1 - believed
+    return weights

@@ -1,0 +1,117 @@
+"""The whole way with noisy fractions, and with rounds of teachers that correct the student."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from teacher_student import ArgumentError, FractionRelease
+from teacher_student.app import compose, settings_from_config
+from teacher_student.data import gaussian_blobs, shard_dataset
+from teacher_student.pipeline import RunSettings, load_student, run, verify_folder
+from teacher_student.pipeline.corrections import disbelief
+
+
+def settings(*overrides: str) -> RunSettings:
+    base = ["experiment=blobs", "mechanism=noisy_fraction", "data.num_private=2000", "data.num_public=300", "teachers.number=200"]
+    fast = ["teachers.training.steps=5", "student.settings.epochs=20", "baselines=false", "budget.ledger=null"]
+    return settings_from_config(compose("run", [*base, *fast, *overrides]))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return run(settings("correction.rounds=2", "data.num_classes=2"), tmp_path_factory.mktemp("runs") / "one")
+
+
+def test_one_round_of_three_classes(tmp_path):
+    result = run(settings("queries.total=250"), tmp_path / "one")
+    assert result.metrics["accuracy"] > 0.9
+    assert result.release.fractions.shape == (250, 3)
+    assert "recomputed epsilon" in verify_folder(result.folder.path)
+
+
+def test_rounds_ask_every_point_again_in_one_session(finished):
+    loaded = FractionRelease.load(finished.folder.release)
+    assert loaded.codes.shape == (900, 2)
+    assert loaded.queries is not None
+    assert loaded.queries[:2] == ("0", "1")
+    assert loaded.queries[300::300] == ("1:0", "2:0")
+    assert loaded.certificate.parameters.max_answers == 900
+    assert "recomputed epsilon" in verify_folder(finished.folder.path)
+    assert finished.metrics["accuracy"] > 0.9
+
+
+def test_corrected_student_is_the_published_one(finished):
+    points = torch.randn(20, 2)
+    with torch.no_grad():
+        assert torch.equal(load_student(finished.folder.path)(points), finished.student.publishable(points))
+
+
+def test_rounds_correct_what_is_wrong(tmp_path):
+    """Teachers agree on overlapping classes too, so that a student of one round is far too sure; the rounds calibrate it."""
+    hard = ["data.num_classes=2", "data.separation=1.5", "data.num_evaluation=3000", "privacy.epsilon=8.0"]
+    once = run(settings(*hard), tmp_path / "once").metrics
+    corrected = run(settings(*hard, "correction.rounds=3"), tmp_path / "more").metrics
+    assert corrected["calibration error"] < once["calibration error"] / 2
+    assert corrected["brier score"] < once["brier score"]
+
+
+def test_a_killed_run_keeps_weights_and_answers(finished):
+    path, student = finished.folder.path, finished.student.publishable
+    for name in ("certificate.json", "fractions.csv", "student.safetensors"):
+        (path / "release" / name).unlink()
+    shutil.rmtree(path / "private" / "teachers_2")
+    for name in ("finished.json", "votes/counts_2.npy", "votes/counts.npy"):
+        (path / "private" / name).unlink()
+    again = run(settings("correction.rounds=2", "data.num_classes=2"), path)
+    assert np.array_equal(again.release.codes, finished.release.codes)
+    points = torch.randn(20, 2)
+    with torch.no_grad():
+        assert torch.equal(again.student.publishable(points), student(points))
+
+
+def test_a_record_weighs_in_its_own_shard_only():
+    dataset = gaussian_blobs(seed=0, num_private=300, num_public=10, num_evaluation=10, num_classes=2, dimension=7)
+    shards, _ = shard_dataset(dataset, 20)
+    student = nn.Sequential(nn.Linear(7, 33), nn.ReLU(), nn.Linear(33, 2))
+    before = disbelief(student, dataset, shards)
+    probabilities = student(torch.as_tensor(dataset.private_features)).softmax(1).detach().numpy()
+    assert before == pytest.approx(1 - probabilities[np.arange(300), dataset.private_labels], abs=1e-6)
+    features = dataset.private_features.copy()
+    mine = shards.order[shards.offsets[3] : shards.offsets[4]]
+    features[mine[0]] = np.nan
+    changed = dataclasses.replace(dataset, private_features=features, student_private_features=features)
+    after = disbelief(student, changed, shards)
+    others = np.setdiff1d(np.arange(300), mine)
+    assert np.array_equal(before[others], after[others])
+    assert np.isnan(after[mine[0]])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["mechanism=stability", "correction.rounds=1"], "correction.rounds must be 0"),
+        (["correction.rounds=-1"], "correction.rounds"),
+        (["correction.step=0"], "correction.step"),
+        (["+mechanism.threshold_ratio=2.0"], "mechanism.threshold_ratio"),
+        (["queries.order=uncertain"], "queries.order"),
+        (
+            [
+                "learner=sklearn",
+                "learner.estimator._target_=sklearn.neighbors.KNeighborsClassifier",
+                "~learner.estimator.max_depth",
+                "correction.rounds=1",
+            ],
+            "sample_weight",
+        ),
+    ],
+)
+def test_refused_before_anything_is_written(overrides, message, tmp_path):
+    with pytest.raises(ArgumentError, match=message):
+        run(settings(*overrides), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

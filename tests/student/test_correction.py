@@ -1,0 +1,81 @@
+"""A corrected student moves its logits by the shares, exactly where it can, and on average under noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from teacher_student import ArgumentError
+from teacher_student.student import StudentSettings, Targets, correct_student
+
+SETTINGS = StudentSettings(epochs=60, batch_size=100, learning_rate=0.1)
+POINTS = np.random.default_rng(0).standard_normal((200, 2)).astype(np.float32)
+
+
+def linear(classes=2, seed=0):
+    torch.manual_seed(seed)
+    return nn.Linear(2, classes)
+
+
+def targets(shares):
+    ones = np.ones(len(shares), dtype=np.float32)
+    return Targets(shares.astype(np.float32), ones, ones == 0)
+
+
+def logits(network):
+    with torch.no_grad():
+        return network(torch.as_tensor(POINTS)).double().numpy()
+
+
+def log_odds(network):
+    return logits(network) @ [-1, 1]
+
+
+def test_log_odds_move_by_the_stated_step():
+    before = linear()
+    move = POINTS @ [0.05, -0.1] + 0.02  # what a linear student can follow
+    shares = np.stack([0.5 - move, 0.5 + move], axis=1)
+    after = correct_student(before, POINTS, targets(shares), SETTINGS, step=2.0).publishable
+    assert log_odds(after) - log_odds(before) == pytest.approx(2.0 * 2 * move, abs=1e-2)
+
+
+def test_logits_of_several_classes_move_against_each_other():
+    before = linear(3)
+    move = np.stack([POINTS @ [0.05, 0.0], POINTS @ [0.0, 0.05], POINTS @ [-0.05, -0.05]], axis=1)
+    after = correct_student(before, POINTS, targets(1 / 3 + move), SETTINGS, step=1.0).publishable
+    difference = logits(after) - logits(before)
+    centred = difference - difference.mean(axis=1, keepdims=True)
+    assert centred == pytest.approx(0.5 * 3 * move, abs=1e-2)
+
+
+def test_even_votes_move_nothing_and_the_old_student_stays():
+    before = linear()
+    kept = {name: value.clone() for name, value in before.state_dict().items()}
+    after = correct_student(before, POINTS, targets(np.full((200, 2), 0.5)), SETTINGS, step=2.0).publishable
+    assert log_odds(after) == pytest.approx(log_odds(before), abs=1e-4)
+    assert all(torch.equal(value, kept[name]) for name, value in before.state_dict().items())
+
+
+def test_noise_of_mean_zero_moves_nothing_on_average():
+    """Noise n and its mirror image -n: the two results must lie symmetrically about the result without noise.
+
+    Cross-entropy to shares cut off at 0 and 1, the broken twin, is far from symmetric.
+    """
+    before, base = linear(), np.full((200, 2), 0.5) + np.outer(POINTS[:, 0], [-0.1, 0.1])
+    noise = np.outer(np.random.default_rng(1).standard_normal(200), [-1, 1])
+
+    def moved(shares):
+        return log_odds(correct_student(before, POINTS, targets(shares), SETTINGS, step=2.0).publishable)
+
+    plain = moved(base)
+    assert (moved(base + noise) + moved(base - noise)) / 2 == pytest.approx(plain, abs=0.02)
+    cut = (moved(np.clip(base + noise, 0, 1)) + moved(np.clip(base - noise, 0, 1))) / 2
+    assert np.abs(cut - plain).max() > 0.05
+
+
+@pytest.mark.parametrize("step", [0.0, -1.0, float("nan"), "far"])
+def test_bad_steps(step):
+    with pytest.raises(ArgumentError, match="step"):
+        correct_student(linear(), POINTS, targets(np.full((200, 2), 0.5)), SETTINGS, step=step)
