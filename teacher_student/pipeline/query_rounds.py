@@ -18,7 +18,7 @@ from teacher_student.data import PrivateDataset
 from teacher_student.labels import HALTED
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline.settings import RunSettings
-from teacher_student.pipeline.stages import student_network
+from teacher_student.pipeline.stages import one_process, student_network
 from teacher_student.student import Targets, fit_student, next_points, predict_probabilities, resample, targets_from_labels
 
 QUERIES_PER_ANSWER = 4096
@@ -88,7 +88,7 @@ def _predictions(
             own,
             settings.student,
             seed=settings.seed + member,
-            trainer_options=settings.trainer,
+            trainer_options=one_process(settings.trainer),
         )
         found.append(predict_probabilities(student.publishable, dataset.student_points[points]))
     return np.stack(found)

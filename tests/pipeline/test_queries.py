@@ -82,6 +82,21 @@ def test_a_run_killed_in_the_middle_of_the_second_round_asks_the_same_points(tmp
     assert rounds_of(chosen, votes, tmp_path / "session.sqlite") == whole
 
 
+def test_students_between_rounds_learn_in_one_process(monkeypatch):
+    """Other ranks are not there any more when labels are asked for."""
+    seen, fit = [], query_rounds.fit_student
+
+    def spy(*arguments, trainer_options, **keywords):
+        seen.append(trainer_options)
+        return fit(*arguments, trainer_options=trainer_options, **keywords)
+
+    monkeypatch.setattr(query_rounds, "fit_student", spy)
+    chosen = settings("queries.order=uncertain", "queries.rounds=2", "queries.total=20")
+    rounds_of(dataclasses.replace(chosen, trainer={**chosen.trainer, "strategy": "ddp", "devices": 2}), agreed(200))
+    assert seen[0]["devices"] == 1
+    assert "strategy" not in seen[0]
+
+
 def test_no_further_round_after_the_halt(tmp_path):
     """Nobody agrees, so the cutoff is spent within the first round; the others are not asked, nor when it is taken up again."""
     chosen = settings("queries.order=uncertain", "queries.rounds=4", "privacy.cutoff=5")
