@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +21,20 @@ Floats = npt.NDArray[np.float64]
 
 _MOST_VOTES = 2**53
 """More votes than this in one cell are a mistake, and sums of them could overflow."""
+_LONGEST_MESSAGE = 2000
 
 
 class ArgumentError(ValueError):
     """Bad input. The message is one line for the user; nothing was spent and nothing was written."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_one_line(message))
+
+
+def _one_line(message: str) -> str:
+    """Values in a message may span lines, as arrays do, or pages."""
+    line = " ".join(str(message).split())
+    return line if len(line) <= _LONGEST_MESSAGE else line[:_LONGEST_MESSAGE] + " ..."
 
 
 def positive_integer(name: str, value: object, *, minimum: int = 1, maximum: int | None = None) -> int:
@@ -95,6 +108,36 @@ def fraction_of_one(name: str, value: object) -> float:
     return number
 
 
+def number_at_least_zero(name: str, value: object) -> float:
+    """Return `value` as a finite float of at least 0."""
+    try:
+        number = finite_number(name, value)
+    except ArgumentError:
+        number = -1.0
+    if number < 0:
+        raise ArgumentError(f"{name} must be a number of at least 0, got {value!r}")
+    return number
+
+
+def floats(name: str, value: object) -> Floats:
+    """Return `value` as an array of floats of any shape; NaN and infinities pass."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ArgumentError(f"{name} must hold numbers in rows of one width, got rows that differ") from error
+    if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
+        raise ArgumentError(f"{name} must hold numbers, got values of type {array.dtype}")
+    return array.astype(np.float64)
+
+
+def numbers_array(name: str, value: object, *, dimensions: int) -> Floats:
+    """Return `value` as a non-empty array of floats with that many dimensions; NaN and infinities pass."""
+    array = floats(name, value)
+    if array.ndim != dimensions or not array.size:
+        raise ArgumentError(f"{name} must have entries in {dimensions} dimension(s), got shape {array.shape}")
+    return array
+
+
 def choice(name: str, value: object, options: Collection[str]) -> str:
     """Return `value` if it is one of `options`.
 
@@ -146,6 +189,44 @@ def vote_counts(name: str, value: object, *, columns: int | None = None) -> npt.
     return counts
 
 
+def whole_numbers(name: str, value: object) -> Integers:
+    """Return `value` as an int64 array of any shape, a copy."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ArgumentError(f"{name} must hold whole numbers in rows of one width, got rows that differ") from error
+    whole = _whole_numbers(name, array)
+    if whole.size and int(whole.max()) > np.iinfo(np.int64).max:
+        raise ArgumentError(f"{name} must be at most {np.iinfo(np.int64).max}, got {int(whole.max())}")
+    return np.array(whole, dtype=np.int64)
+
+
+def names_of_rows(name: str, value: object, rows: int) -> tuple[str, ...] | None:
+    """Return `value` as one string for each of `rows` rows, or None where there is none."""
+    if value is None:
+        return None
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence) or any(not isinstance(each, str) for each in value):
+        raise ArgumentError(f"{name} must be strings, got {value!r}")
+    if len(value) != rows:
+        raise ArgumentError(f"{name} must name each of {rows} rows, got {len(value)}")
+    return tuple(value)
+
+
+def listed(name: str, value: object) -> tuple[Any, ...]:
+    """Return the members of a list, tuple, range or array; a text is no list."""
+    scalar = isinstance(value, np.ndarray) and value.ndim == 0
+    if scalar or isinstance(value, str | bytes) or not isinstance(value, Sequence | np.ndarray):
+        raise ArgumentError(f"{name} must be a list, got {value!r}")
+    return tuple(value)
+
+
+def file_path(name: str, value: object) -> Path:
+    """Return `value` as a path."""
+    if not isinstance(value, str | os.PathLike) or "\x00" in str(value):
+        raise ArgumentError(f"{name} must be a path, got {value!r}")
+    return Path(value)
+
+
 def _whole_numbers(name: str, array: npt.NDArray[np.generic]) -> npt.NDArray[np.integer]:
     if np.issubdtype(array.dtype, np.integer):
         return array  # type: ignore[return-value]
@@ -153,7 +234,8 @@ def _whole_numbers(name: str, array: npt.NDArray[np.generic]) -> npt.NDArray[np.
         raise ArgumentError(f"{name} must hold whole numbers, got values of type {array.dtype}")
     if not np.isfinite(array).all():
         raise ArgumentError(f"{name} must hold whole numbers, got NaN or infinity")
-    whole = array.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # a float beyond the integers is unlike whatever it becomes
+        whole = array.astype(np.int64)
     if not np.array_equal(whole, array):
         bad = array[whole != array].flat[0]
         raise ArgumentError(f"{name} must hold whole numbers, got {bad}")

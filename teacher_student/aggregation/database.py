@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 
-from teacher_student.arguments import ArgumentError
+from teacher_student.arguments import ArgumentError, file_path
 
 _Migrations = tuple[tuple[str, ...], ...]
 
@@ -125,7 +125,7 @@ class FileDatabase(Database):
 
     def __init__(self, name: str, path: str | os.PathLike[str]) -> None:
         self._name = name
-        self.path = Path(path).absolute()
+        self.path = file_path(name, path).absolute()
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
             self.path.chmod(0o600)

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from teacher_student.arguments import ArgumentError, Integers
+from teacher_student.arguments import ArgumentError, Integers, file_path
 from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.privacy import Certificate
 
@@ -22,7 +22,7 @@ def write_files(folder: str | os.PathLike[str], contents: Mapping[str, str]) -> 
     Raises:
         ArgumentError: one of the files exists with other contents, or the folder cannot be written.
     """
-    target = Path(folder)
+    target = file_path("folder", folder)
     try:
         left = {name: text for name, text in contents.items() if not _is_there(target / name, text)}
         target.mkdir(parents=True, exist_ok=True)

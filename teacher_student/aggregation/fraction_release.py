@@ -6,13 +6,12 @@ import csv
 import dataclasses
 import io
 import os
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from teacher_student.aggregation.folder import CERTIFICATE_FILE, check_against, write_files
-from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer
+from teacher_student.arguments import ArgumentError, Floats, Integers, file_path, names_of_rows, positive_integer, whole_numbers
 from teacher_student.labels import HALTED
 from teacher_student.mechanisms.noisy_fraction import from_codes, to_codes
 from teacher_student.privacy import Certificate, NoisyFraction
@@ -37,11 +36,15 @@ class FractionRelease:
     queries: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        codes = np.array(self.codes, dtype=np.int64)
-        if codes.ndim != 2 or ((codes < 0) & (codes != HALTED)).any() or (codes.min(1) < 0).sum() != (codes.max(1) < 0).sum():
+        codes = whole_numbers("codes", self.codes)
+        if (
+            codes.ndim != 2
+            or not codes.size
+            or ((codes < 0) & (codes != HALTED)).any()
+            or (codes.min(1) < 0).sum() != (codes.max(1) < 0).sum()
+        ):
             raise ArgumentError(f"codes must be of noisy counts, or -2 in a whole row, in two dimensions, got {codes.shape}")
-        if self.queries is not None and len(self.queries) != len(codes):
-            raise ArgumentError(f"queries must name each of {len(codes)} rows, got {len(self.queries)}")
+        object.__setattr__(self, "queries", names_of_rows("queries", self.queries, len(codes)))
         codes.flags.writeable = False
         object.__setattr__(self, "codes", codes)
 
@@ -82,7 +85,7 @@ class FractionRelease:
         Raises:
             ArgumentError: a file is missing or is not what `save` writes, or the counts are not those of the certificate.
         """
-        source = Path(folder)
+        source = file_path("folder", folder)
         try:
             certificate = Certificate.from_json((source / CERTIFICATE_FILE).read_text(encoding="utf-8"))
             with (source / FRACTIONS_FILE).open(newline="", encoding="utf-8") as file:

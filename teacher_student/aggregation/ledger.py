@@ -35,7 +35,7 @@ from teacher_student.aggregation.budgets import agreed_budget, check_budget, che
 from teacher_student.aggregation.database import FileDatabase, Schema
 from teacher_student.aggregation.entries import LedgerEntry, read_entries, write_entry
 from teacher_student.aggregation.witness import LinkKeeper
-from teacher_student.arguments import ArgumentError, probability
+from teacher_student.arguments import ArgumentError, file_path, probability
 from teacher_student.privacy import Filter, Parameters
 
 _SCHEMA = Schema(
@@ -80,7 +80,7 @@ class Ledger:
     @classmethod
     def existing(cls, path: str | os.PathLike[str]) -> Ledger:
         """Open a ledger that is there already; a missing file is refused, not made, and what is no database is left as it is."""
-        if not Path(path).is_file():
+        if not file_path("ledger", path).is_file():
             raise ArgumentError(f"ledger must be the file of a ledger, got {path}, which is not there")
         with Path(path).open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:

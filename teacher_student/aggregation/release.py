@@ -6,13 +6,12 @@ import csv
 import dataclasses
 import io
 import os
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from teacher_student.aggregation.folder import CERTIFICATE_FILE, check_against, count_abstentions, write_files
-from teacher_student.arguments import ArgumentError, Integers
+from teacher_student.arguments import ArgumentError, Integers, file_path, names_of_rows, whole_numbers
 from teacher_student.labels import HALTED
 from teacher_student.privacy import Certificate, NoisyMaxParameters
 
@@ -35,11 +34,10 @@ class Release:
     queries: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        labels = np.array(self.labels, dtype=np.int64)
+        labels = whole_numbers("labels", self.labels)
         if labels.ndim != 1 or (labels < HALTED).any():
             raise ArgumentError(f"labels must be classes, -1 or -2 in one dimension, got shape {labels.shape}")
-        if self.queries is not None and len(self.queries) != len(labels):
-            raise ArgumentError(f"queries must name each of {len(labels)} labels, got {len(self.queries)}")
+        object.__setattr__(self, "queries", names_of_rows("queries", self.queries, len(labels)))
         labels.flags.writeable = False
         object.__setattr__(self, "labels", labels)
 
@@ -66,7 +64,7 @@ class Release:
         Raises:
             ArgumentError: a file is missing or is not what `save` writes, or the labels are not those of the certificate.
         """
-        source = Path(folder)
+        source = file_path("folder", folder)
         try:
             with (source / LABELS_FILE).open(newline="", encoding="utf-8") as file:
                 queries, labels = _parse(list(csv.reader(file)))

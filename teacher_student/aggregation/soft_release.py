@@ -6,13 +6,12 @@ import csv
 import dataclasses
 import io
 import os
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from teacher_student.aggregation.folder import CERTIFICATE_FILE, check_against, count_abstentions, write_files
-from teacher_student.arguments import ArgumentError, Floats, Integers
+from teacher_student.arguments import ArgumentError, Floats, Integers, file_path, names_of_rows, whole_numbers
 from teacher_student.labels import HALTED
 from teacher_student.mechanisms.soft_label import scores_of
 from teacher_student.privacy import Certificate
@@ -37,11 +36,10 @@ class SoftRelease:
     queries: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        codes = np.array(self.codes, dtype=np.int64)
+        codes = whole_numbers("codes", self.codes)
         if codes.ndim not in (1, 2) or (codes < HALTED).any() or np.isin(codes, range(9)).any():
             raise ArgumentError(f"codes must be of scores, -1 or -2, in one or two dimensions, got shape {codes.shape}")
-        if self.queries is not None and len(self.queries) != len(codes):
-            raise ArgumentError(f"queries must name each of {len(codes)} rows, got {len(self.queries)}")
+        object.__setattr__(self, "queries", names_of_rows("queries", self.queries, len(codes)))
         codes.flags.writeable = False
         object.__setattr__(self, "codes", codes)
 
@@ -82,7 +80,7 @@ class SoftRelease:
         Raises:
             ArgumentError: a file is missing or is not what `save` writes, or the scores are not those of the certificate.
         """
-        source = Path(folder)
+        source = file_path("folder", folder)
         try:
             with (source / SCORES_FILE).open(newline="", encoding="utf-8") as file:
                 queries, codes = _parse(list(csv.reader(file)))

@@ -14,6 +14,8 @@ from teacher_student.labels import ABSTAIN
 Table = npt.NDArray[np.integer]
 
 _BLOCK = 1 << 12
+_MOST_CLASSES = 1 << 20
+_MOST_TEACHERS = 1 << 53
 _BYTE = 255
 """Most teachers whose votes for one class fit the byte in which they are summed."""
 _LANES = 8
@@ -47,8 +49,13 @@ def count_votes(predictions: object, num_classes: int) -> Table:
 
 def empty_counts(num_queries: int, num_classes: int, *, num_teachers: int) -> Table:
     """Return zero counts of the smallest unsigned type that holds `num_teachers`; fill them with `add_votes`."""
-    kind = np.min_scalar_type(positive_integer("num_teachers", num_teachers))
-    return np.zeros((positive_integer("num_queries", num_queries), positive_integer("num_classes", num_classes)), dtype=kind)
+    kind = np.min_scalar_type(positive_integer("num_teachers", num_teachers, maximum=_MOST_TEACHERS))
+    classes = positive_integer("num_classes", num_classes, maximum=_MOST_CLASSES)
+    queries = positive_integer("num_queries", num_queries)
+    try:
+        return np.zeros((queries, classes), dtype=kind)
+    except (MemoryError, ValueError) as error:
+        raise ArgumentError(f"num_queries must leave counts that fit into memory, got {queries} of {classes} classes") from error
 
 
 def add_votes(counts: Table, predictions: object) -> None:

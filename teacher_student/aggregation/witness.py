@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 from teacher_student.aggregation.database import FileDatabase
-from teacher_student.arguments import ArgumentError
+from teacher_student.arguments import ArgumentError, file_path
 
 _REMEDY = "go on with the original, or start a new session with a budget of its own"
 
@@ -61,7 +61,7 @@ class Witness(LinkKeeper):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        beside = f"{Path(path).absolute()}.witness"
+        beside = f"{file_path('state', path).absolute()}.witness"
         if _has_content(Path(path)) and not _has_content(Path(beside)):
             raise ArgumentError(f"state must be a session's file with its witness beside it, got {path} alone; {_REMEDY}")
         self.state_file = FileDatabase("state", path)

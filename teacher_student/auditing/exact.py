@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from teacher_student.arguments import ArgumentError, Floats, choice, positive_integer
+from teacher_student.arguments import ArgumentError, Floats, choice, positive_integer, positive_number
 from teacher_student.auditing.laws import BOTTOMS, QUERY_LAWS, THRESHOLD_LAWS, IntegerLaw
 from teacher_student.auditing.outcomes import Outcomes
 
@@ -70,8 +70,9 @@ class ThresholdLaw:
         choice("threshold_noise", self.threshold_noise, THRESHOLD_LAWS)
         choice("query_noise", self.query_noise, BOTTOMS)
         positive_integer("cutoff", self.cutoff)
-        if self.threshold_scale <= 0 or self.query_scale <= 0:
-            raise ArgumentError(f"scales must be above 0, got {self.threshold_scale} and {self.query_scale}")
+        positive_integer("threshold", self.threshold, minimum=0)
+        for name in ("threshold_scale", "query_scale"):
+            positive_number(name, getattr(self, name))
 
     @classmethod
     def of(cls, parameters: Any) -> ThresholdLaw:

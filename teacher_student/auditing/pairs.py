@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from teacher_student.arguments import ArgumentError, Integers
+from teacher_student.arguments import ArgumentError, Integers, vote_counts
 from teacher_student.auditing.exact import QueryPair
 
 Statistic = Callable[[Integers], tuple[int, int]]
@@ -33,6 +33,8 @@ class NeighbourVotes:
     other_counts: Integers
 
     def __post_init__(self) -> None:
+        for name in ("counts", "other_counts"):
+            object.__setattr__(self, name, vote_counts(name, getattr(self, name)))
         if self.counts.ndim != 2 or self.counts.shape != self.other_counts.shape or not len(self.counts):
             raise ArgumentError(f"counts must be two tables of one shape, got {self.counts.shape}, {self.other_counts.shape}")
         change = self.other_counts.astype(np.int64) - self.counts.astype(np.int64)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.arguments import ArgumentError, choice, positive_integer
+from teacher_student.arguments import ArgumentError, choice, listed, positive_integer
 from teacher_student.data.identifiers import canonical_identifiers, identifier_array, refuse_duplicates
 
 NEIGHBOURS = ("add_remove", "replace_one", "label_only")
@@ -194,7 +194,7 @@ class PrivateDataset:
 
 
 def _names(name: str, values: Sequence[str], length: int) -> tuple[str, ...]:
-    names = tuple(str(value) for value in values)
+    names = tuple(str(value) for value in listed(name, values))
     if len(names) != length:
         raise ArgumentError(f"{name} must have {length} entries, got {len(names)}")
     if len(set(names)) != length:

@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random import Generator
 
-from teacher_student.arguments import fraction_of_one, positive_integer, positive_number
+from teacher_student.arguments import ArgumentError, fraction_of_one, positive_integer, positive_number
 from teacher_student.data.dataset import PrivateDataset
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+_LARGEST = 10**7
 Draw = Callable[[Generator, Generator, int], tuple[Floats, Integers]]  # points, labels, size -> (size, d), (size,)
 
 
@@ -32,8 +33,8 @@ def gaussian_blobs(
     seed: int = 0,
 ) -> PrivateDataset:
     """One unit Gaussian for each class, the means evenly on a circle of radius `separation` in the first two coordinates."""
-    classes = positive_integer("num_classes", num_classes)
-    dimension = positive_integer("dimension", dimension, minimum=2)
+    classes = positive_integer("num_classes", num_classes, maximum=_LARGEST)
+    dimension = positive_integer("dimension", dimension, minimum=2, maximum=_LARGEST)
     angles = 2 * np.pi * np.arange(classes) / classes
     means = np.zeros((classes, dimension))
     means[:, 0], means[:, 1] = np.cos(angles), np.sin(angles)
@@ -80,7 +81,7 @@ def halfspaces(
     Without `label_noise` the class of homogeneous halfspaces is realizable. With it every label is flipped with this
     probability, and the best hypothesis errs exactly that often (agnostic).
     """
-    dimension = positive_integer("dimension", dimension)
+    dimension = positive_integer("dimension", dimension, maximum=_LARGEST)
     noise = fraction_of_one("label_noise", label_noise)
 
     def draw(points: Generator, labels: Generator, size: int) -> tuple[Floats, Integers]:
@@ -117,7 +118,9 @@ def low_label_noise_probability(points: Floats, gap: float = 1.0) -> Floats:
     array([0.0023, 0.9977])
     """
     gap = positive_number("gap", gap)
-    return np.array([math.erfc(-2 * x / gap) / 2 for x in np.ravel(points).tolist()]).reshape(np.shape(points))
+    if not np.issubdtype(np.asarray(points).dtype, np.floating) and not np.issubdtype(np.asarray(points).dtype, np.integer):
+        raise ArgumentError(f"points must be numbers, got {points!r}")
+    return np.array([math.erfc(-2 * float(x) / gap) / 2 for x in np.ravel(points)]).reshape(np.shape(points))
 
 
 def _assemble(name: str, draw: Draw, sizes: tuple[int, int, int], num_classes: int, seed: int) -> PrivateDataset:
@@ -126,7 +129,7 @@ def _assemble(name: str, draw: Draw, sizes: tuple[int, int, int], num_classes: i
     parts = []
     for index, (size_name, size) in enumerate(zip(names, sizes, strict=True)):
         points, labels = (np.random.default_rng(stream) for stream in streams[2 * index : 2 * index + 2])
-        parts.append(draw(points, labels, positive_integer(size_name, size)))
+        parts.append(draw(points, labels, positive_integer(size_name, size, maximum=_LARGEST)))
     (private, private_labels), (public, _), (evaluation, evaluation_labels) = parts
     return PrivateDataset(
         name=name,

@@ -34,6 +34,9 @@ class TableEncoding:
         Raises:
             ArgumentError: a range that is not low < high, an empty or repeating list, a column in both, no column at all.
         """
+        for argument, given in (("ranges", ranges), ("categories", categories)):
+            if not isinstance(given, Mapping):
+                raise ArgumentError(f"{argument} must be a mapping from column names, got {given!r}")
         both = set(ranges) & set(categories)
         if both:
             raise ArgumentError(f"ranges and categories must name different columns, got {', '.join(sorted(both))} in both")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from teacher_student.arguments import ArgumentError
+from teacher_student.arguments import ArgumentError, file_path
 
 Columns = dict[str, list[object]]
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -21,7 +21,7 @@ def read_table_file(argument: str, path: str | Path) -> Columns:
     Raises:
         ArgumentError: a file that cannot be read, is empty, repeats a column, or has a row of another width.
     """
-    path = Path(path).expanduser()
+    path = file_path(argument, path).expanduser()
     try:
         if path.suffix.lower() == ".parquet":
             columns = _read_parquet(path)

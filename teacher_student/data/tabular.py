@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from teacher_student.arguments import ArgumentError
+from teacher_student.arguments import ArgumentError, listed
 from teacher_student.data.dataset import Labels, PrivateDataset
 from teacher_student.data.splits import public_split
 from teacher_student.data.table_encoding import TableEncoding
@@ -62,6 +62,9 @@ def load_table(
     Raises:
         ArgumentError: a file, column, id, label or specification that cannot be used; one line that says which.
     """
+    for argument, value in (("label", label), ("id", id), ("user", user)):
+        if value is not None and not isinstance(value, str):
+            raise ArgumentError(f"{argument} must be the name of a column, got {value!r}")
     if (public is None) == (label_private is None):
         raise ArgumentError("public or label_private must be given (one of them): a public table, or how many records to query")
     private = read_table_file("path", path)
@@ -102,7 +105,7 @@ def _encoding(
 ) -> TableEncoding:
     if ranges is None and categories is None:
         return TableEncoding.from_public(open_table, special)
-    encoding = TableEncoding.declared(ranges or {}, categories or {})
+    encoding = TableEncoding.declared({} if ranges is None else ranges, {} if categories is None else categories)
     for used in special:
         if used in encoding.ranges or used in encoding.categories:
             raise ArgumentError(f"ranges and categories must not name the label, id or user column, got {used!r}")
@@ -111,7 +114,7 @@ def _encoding(
 
 def _class_names(classes: Sequence[object] | None, held_out: Columns | None, label: str) -> tuple[str, ...]:
     if classes is not None and not isinstance(classes, str):
-        return tuple(str(value) for value in classes)
+        return tuple(str(value) for value in listed("classes", classes))
     if classes is not None or held_out is None:
         raise ArgumentError(
             f"classes must be the public list of labels, got {classes!r}; the private table may not supply it, because one "

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.arguments import ArgumentError
+from teacher_student.arguments import ArgumentError, listed
 from teacher_student.data.dataset import PrivateDataset
 
 
@@ -36,13 +36,14 @@ def from_torch(
     Raises:
         ArgumentError: items of another form, and whatever `PrivateDataset` refuses.
     """
+    names = listed("class_names", class_names)
     features, labels = _labelled("private", private)
     held_out = (None, None) if evaluation is None else _labelled("evaluation", evaluation)
     queries = [item[0] if isinstance(item, tuple | list) else item for item in _items(public)]
     return PrivateDataset(
         name=name,
-        num_classes=len(class_names),
-        class_names=tuple(class_names),
+        num_classes=len(names),
+        class_names=names,
         private_features=features,
         private_labels=labels,
         private_ids=None if ids is None else np.asarray(ids),

@@ -57,8 +57,8 @@ class State:
         >>> State.from_dict(State(paid=2, asked=5, answered=3).to_dict()).paid
         2
         """
-        if set(mapping) != {field.name for field in dataclasses.fields(cls)}:
-            raise ArgumentError(f"state must hold noisy_threshold, paid, answered and asked, got {sorted(mapping)}")
+        if not isinstance(mapping, Mapping) or set(mapping) != {field.name for field in dataclasses.fields(cls)}:
+            raise ArgumentError(f"state must hold noisy_threshold, paid, answered and asked, got {mapping!r}")
         return cls(**mapping)
 
 

@@ -125,7 +125,10 @@ class RecordedNoise(Noise):
 
     def __init__(self, values: Iterable[int] | Mapping[Fraction, Iterable[int]]) -> None:
         streams = values if isinstance(values, Mapping) else {None: values}
-        self._streams: dict[Fraction | None, Iterator[int]] = {scale: iter(stream) for scale, stream in streams.items()}
+        try:
+            self._streams: dict[Fraction | None, Iterator[int]] = {scale: iter(stream) for scale, stream in streams.items()}
+        except TypeError as error:
+            raise ArgumentError(f"values must be whole numbers, or some for each scale, got {values!r}") from error
 
     def discrete_laplace(self, scale: Fraction, size: int) -> Integers:
         """Return the next `size` recorded values."""

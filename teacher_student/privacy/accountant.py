@@ -77,6 +77,8 @@ class Composition:
     parts: tuple[tuple[Parameters, int], ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.parts, tuple) or not all(isinstance(part, tuple) and len(part) == 2 for part in self.parts):
+            raise ArgumentError(f"parts must be pairs of parameters and a count, got {self.parts!r}")
         for parameters, count in self.parts:
             if not isinstance(parameters, Parameters):
                 raise ArgumentError(f"parameters must be those of a mechanism whose cost is known, got {parameters!r}")

@@ -95,6 +95,8 @@ def teachers_tight(*, epsilon: float, delta: float, cutoff: int, num_queries: in
     >>> teachers_tight(epsilon=1.0, delta=1e-5, cutoff=50, num_queries=1000, failure=0.05).num_teachers
     4296
     """
+    epsilon, delta = positive_number("epsilon", epsilon), probability("delta", delta)
+    cutoff, failure = check_cutoff(cutoff), probability("failure", failure)
 
     def teachers(log_ratio: float) -> int:
         parameters = Stability.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff, threshold_ratio=math.exp(log_ratio))

@@ -62,6 +62,8 @@ class Certificate:
             raise ArgumentError(f"private must be true or false, got {self.private!r}")
         if not isinstance(self.parameters, Parameters):
             raise ArgumentError(f"parameters must be those of a mechanism, got {self.parameters!r}")
+        if not isinstance(self.used, Mapping):
+            raise ArgumentError(f"used must be facts by name, got {self.used!r}")
         if self.mechanism != self.parameters.mechanism:
             raise ArgumentError(f"mechanism must be that of the parameters, {self.parameters.mechanism}, got {self.mechanism!r}")
 

@@ -154,6 +154,9 @@ def plan(
     >>> print(found.recommendation.splitlines()[0])
     If 0.1% of the queries are unstable, take gnmax (100 answers): about 100 of 100 labels.
     """
+    for name, given in (("shares", shares), ("cutoffs", cutoffs), ("mechanisms", mechanisms)):
+        if isinstance(given, str) or not isinstance(given, Sequence | None):
+            raise ArgumentError(f"{name} must be a list, got {given!r}")
     request = Request(
         num_teachers=num_teachers,
         num_queries=num_queries,

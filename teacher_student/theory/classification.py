@@ -20,7 +20,15 @@ from collections.abc import Callable
 
 from scipy import stats
 
-from teacher_student.arguments import ArgumentError, choice, fraction_of_one, positive_integer, positive_number, probability
+from teacher_student.arguments import (
+    ArgumentError,
+    choice,
+    fraction_of_one,
+    number_at_least_zero,
+    positive_integer,
+    positive_number,
+    probability,
+)
 from teacher_student.theory.bound import Bound
 from teacher_student.theory.pac import agnostic_error, agnostic_sample_size, realizable_error, realizable_sample_size
 from teacher_student.theory.release_utility import distance_answered, num_teachers, teachers_for_distance
@@ -41,8 +49,9 @@ def disputed_queries(num_classifiers: int, mistakes: float, share: float) -> Bou
     4
     """
     classifiers = positive_integer("num_classifiers", num_classifiers)
-    if mistakes < 0 or not 0 < share <= 0.5:
-        raise ArgumentError(f"mistakes must be at least 0 and share in (0, 1/2], got {mistakes} and {share}")
+    mistakes, share = number_at_least_zero("mistakes", mistakes), positive_number("share", share)
+    if share > 0.5:
+        raise ArgumentError(f"share must be at most 1/2, got {share}")
     erring = math.floor(share * classifiers + 1e-9) + 1
     note = "'at most' instead of the printed 'less than', which fails at 0 mistakes"
     return Bound(math.floor(classifiers * mistakes / erring), mistakes / share, "Lemma count", note)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 
-from teacher_student.arguments import Floats, Integers, positive_integer, probability
+from teacher_student.arguments import Floats, Integers, finite_number, numbers_array, positive_integer, probability
 from teacher_student.theory.learners import StackedLearner
 
 Draw = Callable[[int, int, np.random.Generator], tuple[Floats, Integers]]
@@ -129,6 +129,7 @@ def strong_quality(
 def share_beyond(scores: Floats, quality: float, confidence: float = 0.95) -> Estimate:
     """Return the share of the scores (r, q) at most `quality` or at least 1 - `quality`, with its interval; NaN is neither."""
     tail = (1 - probability("confidence", confidence)) / 2
+    scores, quality = numbers_array("scores", scores, dimensions=2), finite_number("quality", quality)
     hits, trials = ((scores <= quality) | (scores >= 1 - quality)).sum(axis=0), len(scores)
     lower = np.where(hits > 0, stats.beta.ppf(tail, np.maximum(hits, 1), trials - hits + 1), 0.0)
     upper = np.where(hits < trials, stats.beta.ppf(1 - tail, hits + 1, np.maximum(trials - hits, 1)), 1.0)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy import stats
 
-from teacher_student.arguments import Floats, Integers
+from teacher_student.arguments import ArgumentError, Floats, Integers, numbers_array
 from teacher_student.theory.learners import fit_consistent_thresholds, fit_logistic, fit_separating, fit_thresholds
 
 Release = Callable[[Integers, int], Integers]
@@ -148,7 +148,12 @@ def loglog_slope(sizes: Sequence[float], values: Sequence[float]) -> Slope:
     >>> round(loglog_slope([1, 10, 100], [5.0, 0.5, 0.05]).slope, 6)
     -1.0
     """
-    fit = stats.linregress(np.log(np.asarray(sizes, dtype=float)), np.log(np.asarray(values, dtype=float)))
+    points = [numbers_array(name, given, dimensions=1) for name, given in (("sizes", sizes), ("values", values))]
+    if any(not (numbers > 0).all() or not np.isfinite(numbers).all() for numbers in points) or len(points[0]) != len(points[1]):
+        raise ArgumentError("sizes and values must be as many positive numbers each")
+    if len(np.unique(points[0])) < 2:
+        raise ArgumentError("sizes must hold at least two different numbers")
+    fit = stats.linregress(np.log(points[0]), np.log(points[1]))
     reach = stats.t.ppf(0.975, len(sizes) - 2) * fit.stderr if len(sizes) > 2 else np.nan
     return Slope(float(fit.slope), float(fit.slope - reach), float(fit.slope + reach), float(fit.intercept))
 

@@ -14,7 +14,14 @@ import math
 
 import numpy as np
 
-from teacher_student.arguments import ArgumentError, Floats, positive_integer, positive_number
+from teacher_student.arguments import (
+    ArgumentError,
+    Floats,
+    number_at_least_zero,
+    numbers_array,
+    positive_integer,
+    positive_number,
+)
 from teacher_student.theory.bound import Bound
 
 
@@ -36,8 +43,9 @@ def one_pass_stability(step_sizes: Floats, lipschitz: float, strong_convexity: f
         lipschitz: L of the loss without its quadratic term; for the logistic loss the largest norm of the features.
         strong_convexity: gamma, the weight of the quadratic term; 0 for a convex loss.
     """
-    steps = np.asarray(step_sizes, dtype=float)
-    if steps.ndim != 1 or not len(steps) or (steps <= 0).any() or strong_convexity < 0 or (steps * strong_convexity > 1).any():
+    steps = numbers_array("step_sizes", step_sizes, dimensions=1)
+    strong_convexity = number_at_least_zero("strong_convexity", strong_convexity)
+    if not ((steps > 0) & (steps * strong_convexity <= 1) & np.isfinite(steps)).all():
         raise ArgumentError("step_sizes must be positive numbers of at most 1 / strong_convexity, in one dimension")
     with np.errstate(divide="ignore"):
         later = np.log1p(-steps * strong_convexity)
@@ -55,6 +63,8 @@ def score_stability(weight_stability: float, feature_norm: float) -> float:
 def strongly_convex_constant_step(num_examples: int, step_size: float, lipschitz: float, strong_convexity: float) -> Bound:
     """Closed forms for a constant step: second moment 2 L sqrt(eta / (n gamma (2 - eta gamma))), first moment 2 L / (n gamma)."""
     examples, step = positive_integer("num_examples", num_examples), positive_number("step_size", step_size)
-    gamma = positive_number("strong_convexity", strong_convexity)
+    gamma, lipschitz = positive_number("strong_convexity", strong_convexity), positive_number("lipschitz", lipschitz)
+    if step * gamma >= 2:
+        raise ArgumentError(f"step_size must be below 2 / strong_convexity, got {step}")
     value = 2 * lipschitz * math.sqrt(step / (examples * gamma * (2 - step * gamma)))
     return Bound(value, 2 * lipschitz / (examples * gamma), "Hardt et al. 2016, Theorem 3.9", "second moment: order 1/sqrt(n)")

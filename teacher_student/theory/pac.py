@@ -52,6 +52,7 @@ def realizable_sample_size(alpha: float, failure: float, vc_dimension: int) -> i
     max((4/alpha) log2(2/failure), (8V/alpha) log2(13/alpha)).
     """
     alpha, failure = probability("alpha", alpha), probability("failure", failure)
+    vc_dimension = positive_integer("vc_dimension", vc_dimension)
     closed = max(4 / alpha * math.log2(2 / failure), 8 * vc_dimension / alpha * math.log2(13 / alpha))
     return min(math.ceil(closed), _smallest(lambda size: realizable_error(size, vc_dimension, failure) <= alpha))
 

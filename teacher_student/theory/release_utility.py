@@ -14,14 +14,15 @@ Noise is Laplace here, as printed. `distance_answered` is the same question for 
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from teacher_student.arguments import positive_integer, positive_number, probability
+from teacher_student.arguments import ArgumentError, positive_integer, positive_number, probability
 from teacher_student.theory.bound import Bound
 
 
+@runtime_checkable
 class OneThreshold(Protocol):
     """The fields that the default ("stability") mechanism is accounted by: any such parameters can be passed."""
 
@@ -117,6 +118,8 @@ def distance_answered(parameters: OneThreshold, num_queries: int, failure: float
     The smallest d with E_rho[1 - (1 - p)^m] <= failure is found by bisection. Redrawn thresholds are not covered.
     """
     queries, failure = positive_integer("num_queries", num_queries), probability("failure", failure)
+    if not isinstance(parameters, OneThreshold):
+        raise ArgumentError(f"parameters must be those of a mechanism whose threshold is drawn once, got {parameters!r}")
     sigma, scale = float(parameters.threshold_scale), float(parameters.query_scale)  # type: ignore[arg-type]
     noise = np.arange(-math.ceil(14 * sigma), math.ceil(14 * sigma) + 1)
     weight = np.exp(-0.5 * (noise / sigma) ** 2)

@@ -21,6 +21,9 @@ from teacher_student.arguments import ArgumentError, finite_number, positive_int
 from teacher_student.theory.bound import Bound
 from teacher_student.theory.release_utility import teachers_for_distance
 
+_MOST_EXAMPLES = 2**53
+"""More are no double any more."""
+
 
 def soft_scale(epsilon: float, delta: float, cutoff: int) -> float:
     """Scale lambda = sqrt(64 T ln(2/delta)) / epsilon of A_SL-Quer's threshold noise."""
@@ -44,7 +47,8 @@ def soft_distance(epsilon: float, delta: float, num_queries: int, cutoff: int, f
     At most 2m query noises and U = 2T threshold noises: 2 lambda ln(4m/failure) + lambda ln(4T/failure) is less than that.
     """
     scale = soft_scale(epsilon, delta, cutoff)
-    margin = 4 * scale * math.log(8 * num_queries * cutoff / probability("failure", failure))
+    queries = positive_integer("num_queries", num_queries)
+    margin = 4 * scale * math.log(8 * queries * cutoff / probability("failure", failure))
     return soft_threshold(epsilon, delta, num_queries, cutoff).value + margin
 
 
@@ -55,7 +59,7 @@ def stable_histogram_gap(epsilon: float, delta: float, num_queries: int, cutoff:
     U = 2T units are paid.
     """
     distance = soft_distance(epsilon, delta, num_queries, cutoff, failure)
-    logarithm = math.log(8 * num_queries * cutoff / min(delta, failure))
+    logarithm = math.log(8) + math.log(num_queries) + math.log(cutoff) - math.log(min(delta, failure))
     printed = 32 * logarithm * math.sqrt(4 * cutoff * math.log(2 / delta)) / epsilon
     note = "gap 2 (distance + 1); corrected threshold; one unit of the budget must be left over"
     return Bound(2 * (distance + 1), printed, "Theorem slc-gen-util", note)
@@ -72,7 +76,7 @@ def concentration_radius(stability: float, num_examples: int, *, sharp: bool = F
     >>> concentration_radius(0.001, 5000).value, concentration_radius(0.001, 5000, sharp=True).value
     (0.4, 0.1)
     """
-    examples = positive_integer("num_examples", num_examples)
+    examples = positive_integer("num_examples", num_examples, maximum=_MOST_EXAMPLES)
     printed = 4 * _stability(stability) * math.sqrt(2 * examples)
     note = "printed radius is valid; Chebyshev's inequality averaged over the coins gives a quarter of it"
     return Bound(printed / 4 if sharp else printed, printed, "Lemma unif-stab", note, printed / 4)

@@ -122,7 +122,7 @@ def test_epsilon_inverts_the_divergence():
         ({"threshold_noise": "cauchy"}, "threshold_noise must be one of"),
         ({"query_noise": "cauchy"}, "query_noise must be one of"),
         ({"cutoff": 0}, "cutoff must be a positive integer, got 0"),
-        ({"query_scale": 0.0}, "scales must be above 0"),
+        ({"query_scale": 0.0}, "query_scale must be a number above 0"),
     ],
 )
 def test_a_description_is_checked(change, message):

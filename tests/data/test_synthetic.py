@@ -28,7 +28,7 @@ def test_generators_are_seeded_and_nested(generate):
     assert (larger.public_features == data.public_features).all()
     assert data.neighbours == "add_remove"
     for sizes in ((0, 1, 1), (1, 0, 1), (1, 1, 0)):
-        with pytest.raises(ArgumentError, match="must be a positive integer, got 0"):
+        with pytest.raises(ArgumentError, match="num_private must be an integer from 1 to"):
             generate(*sizes)
 
 
