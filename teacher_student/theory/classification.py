@@ -51,7 +51,7 @@ def disputed_queries(num_classifiers: int, mistakes: float, share: float) -> Bou
     classifiers = positive_integer("num_classifiers", num_classifiers)
     mistakes, share = number_at_least_zero("mistakes", mistakes), positive_number("share", share)
     if share > 0.5:
-        raise ArgumentError(f"share must be at most 1/2, got {share}")
+        raise ArgumentError(f"mistakes must be at least 0 and share in (0, 1/2], got {mistakes} and {share}")
     erring = math.floor(share * classifiers + 1e-9) + 1
     note = "'at most' instead of the printed 'less than', which fails at 0 mistakes"
     return Bound(math.floor(classifiers * mistakes / erring), mistakes / share, "Lemma count", note)
