@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
 
 from teacher_student.monitoring import plots
 
@@ -21,6 +22,7 @@ class ReleasedFacts:
     Attributes:
         name: of the experiment.
         settings: public settings by name, as shown in the table.
+        choices: public settings by their names in the config, by which TensorBoard compares the runs of a sweep.
         certificate: the certificate's JSON as a mapping.
         labels: (num_queries,) released labels; None for a soft release.
         scores: (num_queries,) released scores; None for a hard release.
@@ -35,6 +37,7 @@ class ReleasedFacts:
 
     name: str
     settings: Mapping[str, object]
+    choices: Mapping[str, float | str | bool]
     certificate: Mapping[str, Any]
     labels: npt.NDArray[np.int64] | None
     scores: npt.NDArray[np.float64] | None
@@ -87,9 +90,9 @@ def _render(template: str, **values: object) -> str:
     return environment.get_template(template).render(**values)
 
 
-def write_report(path: Path, facts: ReleasedFacts) -> None:
-    """Write the publishable report to `path`."""
-    figures: dict[str, str] = {}
+def released_figures(facts: ReleasedFacts) -> dict[str, Figure]:
+    """Return the publishable figures by title."""
+    figures: dict[str, Figure] = {}
     if facts.labels is not None:
         figures["Answers and what they cost"] = plots.spend(facts.labels, facts.cutoff)
     if facts.scores is not None:
@@ -102,13 +105,13 @@ def write_report(path: Path, facts: ReleasedFacts) -> None:
         figures["Where the student is right"] = plots.confusion(facts.confusion, facts.class_names)
     if facts.comparison:
         figures["What each mechanism would answer (planner, from public sizes)"] = plots.comparison(
-            facts.comparison, "share of unstable queries", "expected answers"
+            facts.comparison, "share of unstable queries", "expected answers", chosen=facts.certificate["mechanism"]
         )
-    path.write_text(_render("report.html.j2", facts=facts, certificate=facts.certificate, figures=figures), encoding="utf-8")
+    return figures
 
 
-def write_private_report(path: Path, facts: PrivateFacts) -> None:
-    """Write the diagnostics that must stay private to `path`."""
+def private_figures(facts: PrivateFacts) -> dict[str, Figure]:
+    """Return the figures that must stay private by title."""
     figures = {
         "Gap between first and second": plots.histogram(facts.gaps, "votes"),
         "Share of votes for the winner": plots.histogram(facts.winners_share, "share"),
@@ -116,5 +119,17 @@ def write_private_report(path: Path, facts: PrivateFacts) -> None:
     }
     if facts.teacher_accuracy is not None:
         figures["Accuracy of single teachers"] = plots.histogram(facts.teacher_accuracy, "accuracy")
+    return figures
+
+
+def write_report(path: Path, facts: ReleasedFacts) -> None:
+    """Write the publishable report to `path`."""
+    figures = {title: plots.svg(figure) for title, figure in released_figures(facts).items()}
+    path.write_text(_render("report.html.j2", facts=facts, certificate=facts.certificate, figures=figures), encoding="utf-8")
+
+
+def write_private_report(path: Path, facts: PrivateFacts) -> None:
+    """Write the diagnostics that must stay private to `path`."""
+    figures = {title: plots.svg(figure) for title, figure in private_figures(facts).items()}
     columns = list(dict.fromkeys(name for model in facts.models.values() for name in model))
     path.write_text(_render("private_report.html.j2", facts=facts, figures=figures, columns=columns), encoding="utf-8")

@@ -18,7 +18,7 @@ from teacher_student.pipeline.folder import SESSION, RunFolder, write_array
 from teacher_student.pipeline.query_rounds import ask_in_rounds, spread
 from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
-from teacher_student.pipeline.stages import Teachers, teach_student, votes_of
+from teacher_student.pipeline.stages import Teachers, teach_student, votes_on
 from teacher_student.privacy import Parameters
 from teacher_student.privacy.planner import plan
 from teacher_student.student import Student, Targets, targets_from_labels
@@ -70,7 +70,7 @@ def collect_votes(
     num_queries = len(dataset.public_features)
     counts = empty_counts(num_queries, dataset.num_classes, num_teachers=settings.num_teachers)
     done = 0
-    for block in votes_of(teachers, dataset, settings, ranks):
+    for block in votes_on(dataset.public_features, teachers, settings, ranks):
         add_votes(counts[done : done + len(block)], block)
         done += len(block)
         advance(done, "")

@@ -17,6 +17,7 @@ from teacher_student.arguments import ArgumentError
 from teacher_student.data import PrivateDataset, Shards
 from teacher_student.monitoring.console import Display
 from teacher_student.monitoring.report import PrivateFacts, ReleasedFacts, write_private_report, write_report
+from teacher_student.monitoring.tensorboard import write_private_events, write_released_events
 from teacher_student.pipeline import budget, fractions, stages
 from teacher_student.pipeline.answers import AnyRelease, answers_of
 from teacher_student.pipeline.baselines import baselines
@@ -68,6 +69,7 @@ class Asked(NamedTuple):
     account: Account | None
     shards: Shards
     votes: npt.NDArray[Any]
+    teacher_accuracy: npt.NDArray[np.float64] | None
 
 
 def run(settings: RunSettings, path: Path, display: Display | None = None) -> RunResult | None:
@@ -122,12 +124,14 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
         teachers = stages.train(folder, dataset, shards, settings, advance, ranks)
     with display.stage("votes", len(dataset.public_features)) as advance:
         votes = answers_of(settings).collect_votes(folder, dataset, teachers, settings, advance, ranks)
-    return Asked(folder, dataset, account, shards, votes) if ranks.first else None
+        alone = settings.baselines and not ranks.several
+        accuracy = stages.teacher_accuracy(dataset, teachers, settings) if alone else None
+    return Asked(folder, dataset, account, shards, votes, accuracy) if ranks.first else None
 
 
 def _teach(asked: Asked, settings: RunSettings, display: Display) -> RunResult:
     """From the votes to the student: all that one process does once."""
-    folder, dataset, account, shards, votes = asked
+    folder, dataset, account, shards, votes, accuracy = asked
     answers = answers_of(settings)
     with display.stage("labels", settings.queries.asked(len(votes))) as advance:
         release = answers.release_labels(folder, dataset, votes, settings, advance, account)
@@ -136,7 +140,7 @@ def _teach(asked: Asked, settings: RunSettings, display: Display) -> RunResult:
     with display.stage("student", settings.student.epochs) as advance:
         student = answers.teach(folder, dataset, release, settings, advance)
     counts = answers.count_votes(votes, settings)
-    result = _report(folder, dataset, shards, counts, release, student, settings, display)
+    result = _report(folder, dataset, shards, accuracy, counts, release, student, settings, display)
     _tell(result, settings, display)
     return result
 
@@ -213,6 +217,7 @@ def _report(
     folder: RunFolder,
     dataset: PrivateDataset,
     shards: Shards,
+    teacher_accuracy: npt.NDArray[np.float64] | None,
     counts: npt.NDArray[np.integer],
     release: AnyRelease,
     student: Student,
@@ -227,7 +232,10 @@ def _report(
     with display.stage("reports") as advance:
         _publish(folder, dataset, release, student, settings, judgement.published())
         models = {"student": judgement.metrics, **figures} if judgement.metrics else {}
-        write_private_report(folder.private / "report.html", _private_facts(settings.name, counts, shards, models))
+        facts = _private_facts(settings.name, counts, shards, models, teacher_accuracy)
+        write_private_report(folder.private / "report.html", facts)
+        if settings.tensorboard:
+            write_private_events(folder.private / "tensorboard", facts)
         folder.finish({"metrics": judgement.metrics, "private_figures": figures, "seconds": display.seconds})
         advance(1, str(folder.release / "report.html"))
     return RunResult(folder, release, student, judgement, figures)
@@ -249,21 +257,22 @@ def _publish(
         class_names=dataset.class_names,
         feature_names=dataset.student_feature_names,
     )
-    write_report(
-        folder.release / "report.html",
-        ReleasedFacts(
-            name=settings.name,
-            settings=_public_settings(settings, release),
-            certificate=json.loads(release.certificate.to_json()),
-            cutoff=_cutoff(release),
-            class_names=dataset.class_names,
-            curve=student.losses,
-            metrics=judgement.metrics,
-            majority=judgement.majority,
-            confusion=judgement.confusion,
-            **answers_of(settings).facts(release, settings, dataset.num_classes),
-        ),
+    facts = ReleasedFacts(
+        name=settings.name,
+        settings=_public_settings(settings, release),
+        choices=settings.choices,
+        certificate=json.loads(release.certificate.to_json()),
+        cutoff=_cutoff(release),
+        class_names=dataset.class_names,
+        curve=student.losses,
+        metrics=judgement.metrics,
+        majority=judgement.majority,
+        confusion=judgement.confusion,
+        **answers_of(settings).facts(release, settings, dataset.num_classes),
     )
+    write_report(folder.release / "report.html", facts)
+    if settings.tensorboard:
+        write_released_events(folder.release / "tensorboard", facts)
 
 
 def _cutoff(release: AnyRelease) -> int | None:
@@ -295,7 +304,11 @@ def _together(certificate: Certificate) -> str:
 
 
 def _private_facts(
-    name: str, counts: npt.NDArray[np.integer], shards: Shards, models: dict[str, dict[str, float]]
+    name: str,
+    counts: npt.NDArray[np.integer],
+    shards: Shards,
+    models: dict[str, dict[str, float]],
+    teacher_accuracy: npt.NDArray[np.float64] | None,
 ) -> PrivateFacts:
     ordered = np.sort(counts, axis=1).astype(np.int64)
     total = np.maximum(ordered.sum(1), 1)
@@ -305,7 +318,7 @@ def _private_facts(
         gaps=ordered[:, -1] - ordered[:, -2],
         winners_share=ordered[:, -1] / total,
         shard_sizes=np.diff(shards.offsets),
-        teacher_accuracy=None,
+        teacher_accuracy=teacher_accuracy,
         abstaining=int(shards.num_shards - total.max()),
     )
 
@@ -326,5 +339,6 @@ def _tell(result: RunResult, settings: RunSettings, display: Display) -> None:
     }
     rows["time"] = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in display.seconds.items() if seconds >= 0.05)
     hidden = [] if result.judgement.public else [f"student {name}" for name in result.metrics]
-    display.table(settings.name, rows, private=[*hidden, *result.private_figures])
+    private = [name for name in result.private_figures if name != "majority class" or not result.judgement.public]
+    display.table(settings.name, rows, private=[*hidden, *private])
     display.say(f"Publish as it is:  {result.folder.release}\nKeep private:      {result.folder.private}")

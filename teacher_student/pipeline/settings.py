@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
@@ -130,3 +131,35 @@ class RunSettings:
             raise ArgumentError(f"name must be a word that can name a folder, got {self.name!r}")
         positive_integer("seed", self.seed, minimum=0)
         positive_integer("teachers.number", self.num_teachers)
+
+    @property
+    def choices(self) -> dict[str, float | str | bool]:
+        """Public settings by their names in the config, without the data's: those may name files and sizes that are private."""
+        privacy = {name: getattr(self.privacy, name) for name in ("epsilon", "delta", "cutoff", "bins", "neighbours")}
+        tree = {
+            "seed": self.seed,
+            "privacy": privacy,
+            "mechanism": {"name": self.privacy.mechanism, **self.privacy.options},
+            "teachers": {"number": self.num_teachers, "training": self.training.to_dict()},
+            "learner": _described(self.learner),
+            "student": {"network": _described(self.student_network), "settings": dataclasses.asdict(self.student)},
+        }
+        return dict(_flat(tree))
+
+
+def _described(thing: Any) -> dict[str, Any]:
+    """Name of a network's or an estimator's class, and the options that it was given."""
+    if isinstance(thing, Estimator):
+        return _described(thing.estimator)
+    if isinstance(thing, functools.partial):
+        return {"name": getattr(thing.func, "__name__", type(thing.func).__name__), **thing.keywords}
+    options = thing.get_params(deep=False) if hasattr(thing, "get_params") else {}
+    return {"name": getattr(thing, "__name__", type(thing).__name__), **options}
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float | str | bool]]:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif value is not None:
+            yield prefix + name, value if isinstance(value, bool | int | float | str) else str(value)

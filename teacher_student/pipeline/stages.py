@@ -36,6 +36,9 @@ from teacher_student.teachers import (
 
 Teachers = TeacherEnsemble | LearnerEnsemble
 
+JUDGED = 500
+"""Evaluation points on which single teachers are measured, for the private report."""
+
 
 def make_shards(folder: RunFolder, dataset: PrivateDataset, settings: RunSettings) -> Shards:
     """Assign every record to its shard by a keyed hash, or make a killed run's shards again; verified either way."""
@@ -114,14 +117,22 @@ def train(
     )
 
 
-def votes_of(
-    teachers: Teachers, dataset: PrivateDataset, settings: RunSettings, ranks: Ranks = ALONE
+def votes_on(
+    points: npt.NDArray[np.float32], teachers: Teachers, settings: RunSettings, ranks: Ranks = ALONE
 ) -> Iterator[npt.NDArray[np.int16]]:
-    """Yield (points in a block, num_teachers) votes on the public points, -1 where a teacher abstains or is another rank's."""
+    """Yield (points in a block, num_teachers) votes on points, -1 where a teacher abstains or is another rank's."""
     if isinstance(teachers, LearnerEnsemble):
-        return teachers.predict_votes(dataset.public_features)
-    options = ranks.trainer_options(settings.trainer)
-    return predict_votes(teachers, dataset.public_features, trainer_options=options, joined=False)
+        return teachers.predict_votes(points)
+    return predict_votes(teachers, points, trainer_options=ranks.trainer_options(settings.trainer), joined=False)
+
+
+def teacher_accuracy(dataset: PrivateDataset, teachers: Teachers, settings: RunSettings) -> npt.NDArray[np.float64] | None:
+    """Return (num_teachers,) the share of the first evaluation points that each gets right, or None without them. Private."""
+    if dataset.evaluation_features is None or dataset.evaluation_labels is None:
+        return None
+    points, labels = dataset.evaluation_features[:JUDGED], dataset.evaluation_labels[:JUDGED]
+    votes = np.concatenate(list(votes_on(points, teachers, settings)))
+    return np.asarray((votes == labels[:, None]).mean(axis=0))
 
 
 def teach_student(

@@ -23,6 +23,7 @@ def released(**changes: object) -> ReleasedFacts:
     facts = ReleasedFacts(
         name="adult",
         settings={"teachers": 1000, "epsilon": 1.0},
+        choices={"privacy.epsilon": 1.0, "learner.name": "MLP"},
         certificate=CERTIFICATE,
         labels=np.array([0, 1, -1, 1, -2]),
         scores=None,

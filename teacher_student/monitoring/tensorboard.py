@@ -1,0 +1,97 @@
+"""Event files for TensorBoard, made of the same facts as the reports and of nothing else.
+
+`release/tensorboard`: beside the student's curves (`curves`) its figures on public evaluation data, answers and their price,
+pictures, and the public settings as hyper-parameters, so that the runs of a sweep compare in the HParams tab.
+`private/tensorboard`: histograms of gaps, winners' shares and shard sizes, the figures of the comparison models, pictures.
+
+Like the curves, the publishable file says nothing of when or where it was made: an event's time is its step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
+from torch.utils.tensorboard.summary import histogram, hparams, image, scalar
+
+from teacher_student.labels import ABSTAIN, HALTED
+from teacher_student.monitoring import plots
+from teacher_student.monitoring.report import PrivateFacts, ReleasedFacts, private_figures, released_figures
+
+POINTS = 200
+"""Most points of a curve over the queries."""
+
+Step = tuple[int, Summary]
+
+
+def write_released_events(folder: Path, facts: ReleasedFacts) -> None:
+    """Write what may be published to an event file in `folder`; the same facts give the same bytes."""
+    _write(folder / "events.out.tfevents.release", None, _released(facts))
+
+
+def write_private_events(folder: Path, facts: PrivateFacts) -> None:
+    """Write the diagnostics that must stay private to an event file of their own in `folder`, after those of the training."""
+    now = time.time()
+    _write(folder / f"events.out.tfevents.{int(now):010d}.diagnostics", now, _private(facts))
+
+
+def _write(path: Path, wall_time: float | None, steps: Iterator[Step]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name.replace("tfevents", "partial"))  # TensorBoard reads whatever is called tfevents
+    with partial.open("wb") as stream:
+        writer = RecordWriter(stream)
+        writer.write(Event(wall_time=wall_time or 0.0, file_version="brain.Event:2").SerializeToString())
+        for step, summary in steps:
+            time_of_event = float(step) if wall_time is None else wall_time
+            writer.write(Event(wall_time=time_of_event, step=step, summary=summary).SerializeToString())
+    partial.replace(path)
+
+
+def _released(facts: ReleasedFacts) -> Iterator[Step]:
+    figures = {f"evaluation/{name}": value for name, value in facts.metrics.items()}
+    figures |= {"release/answered": facts.answered, "release/epsilon": facts.certificate["epsilon"]}
+    for summary in hparams(dict(facts.choices), dict(figures))[1:]:  # not its list of columns, which would hold for one run only
+        yield 0, summary
+    for name, value in figures.items():
+        yield 0, scalar(name, float(value))
+    if facts.labels is not None:
+        yield from _spend(facts.labels)
+    if facts.scores is not None:
+        yield 0, _histogram("release/scores", facts.scores[np.isfinite(facts.scores)])
+    yield from _images(released_figures(facts))
+
+
+def _spend(labels: npt.NDArray[np.int64]) -> Iterator[Step]:
+    asked = int((labels != HALTED).sum())
+    for query in np.unique(np.linspace(1, asked, POINTS, dtype=np.int64)) if asked else ():
+        yield int(query), scalar("spend/answers", float((labels[:query] >= 0).sum()))
+        yield int(query), scalar("spend/paid non-answers", float((labels[:query] == ABSTAIN).sum()))
+
+
+def _private(facts: PrivateFacts) -> Iterator[Step]:
+    for model, figures in facts.models.items():
+        for name, value in figures.items():
+            yield 0, scalar(f"{model}/{name}", float(value))
+    yield 0, _histogram("votes/gap", facts.gaps)
+    yield 0, _histogram("votes/share of the winner", facts.winners_share)
+    yield 0, _histogram("shards/records", facts.shard_sizes)
+    if facts.teacher_accuracy is not None:
+        yield 0, _histogram("teachers/accuracy", facts.teacher_accuracy)
+    yield from _images(private_figures(facts))
+
+
+def _histogram(tag: str, values: npt.NDArray[np.number]) -> Summary:
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+    return histogram(tag, values.astype(np.float64), np.linspace(low, max(high, low + 1e-9), 51))
+
+
+def _images(figures: Mapping[str, Figure]) -> Iterator[Step]:
+    for title, figure in figures.items():
+        yield 0, image(f"figures/{title}", plots.pixels(figure), dataformats="HWC")
