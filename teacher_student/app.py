@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException, OverrideParseException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -33,7 +34,7 @@ HELP = """teacher-student {version}: private models from sensitive records (PATE
   ledger     what was spent on which data:    teacher-student ledger runs/ledger.sqlite
   benchmark  measure this machine:            teacher-student benchmark --help
 
-Append --cfg job to a run to read its config without running it."""
+Each verb has examples: teacher-student run --help. Append --cfg job to a run to read its config without running it."""
 
 
 def conf_folder() -> Path:
@@ -52,19 +53,38 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
         raise ArgumentError(_one_line(error, config_name, overrides)) from error
 
 
+PLUGINS = {"joblib": "teacher-student[sweeps]", "submitit_slurm": "hydra-submitit-launcher", "ray": "hydra-ray-launcher"}
+"""Launchers of sweeps that come in packages of their own."""
+
+
 def _one_line(error: Exception, config_name: str, overrides: Sequence[str]) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, OverrideParseException):
         return f"{error.override} is not an override: {text.split(' See ')[0]}"
+    if isinstance(error, MissingConfigException) and error.options:
+        return _no_such_option(str(error.missing_cfg_file), error.options)
     for override in overrides:
-        key = override.split("=")[0].lstrip("+~")
+        key, _, value = override.lstrip("+~").partition("=")
+        if "group override must be a string" in text and (conf_folder() / (key or ".")).is_dir():
+            return _no_such_option(f"{key}/{value}", sorted(path.stem for path in (conf_folder() / key).glob("*.yaml")))
         if key and (f"'{key}'" in text or f"'{override}'" in text):
-            close = difflib.get_close_matches(key, _known_keys(config_name), n=1, cutoff=0.6)
-            if close and close[0] != key:
-                return f"{key} is not a setting, got {override!r}; did you mean {close[0]}?"
+            if meant := _meant(key, _known_keys(config_name)):
+                return f"{key} is not a setting, got {override!r}{meant}"
             if "Could not override" in text:
                 return f"{key} is not a setting, got {override!r}; see teacher-student run --cfg job for those that are"
     return text
+
+
+def _no_such_option(choice: str, options: Sequence[str]) -> str:
+    group, _, name = choice.rpartition("/")
+    if group == "hydra/launcher" and name in PLUGINS:
+        return f"{choice} must be installed before it can be used: pip install {PLUGINS[name]}"
+    return f"{group or 'an override'} must be one of {', '.join(options) or 'GROUP=NAME'}; got {name!r}{_meant(name, options)}"
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close and close[0] != name else ""
 
 
 def _known_keys(config_name: str) -> list[str]:
@@ -83,12 +103,31 @@ def _dotted(tree: Any, prefix: str = "") -> list[str]:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """`teacher-student run`: the whole way under Hydra, sweeps and launchers included."""
-    if not any(argument in ("--help", "-h", "--hydra-help", "--info", "--version") for argument in arguments):
+    """`teacher-student run`: the whole way, from private records to a student that may be published.
+
+    Any setting of `conf/` is an override `name=value`; `-m` sweeps over lists of values, `--cfg job` shows the config only.
+
+        teacher-student run
+        teacher-student run experiment=adult privacy.epsilon=0.5 student=mlp
+        teacher-student run experiment=blobs debug=fast run_folder=runs/first
+        teacher-student run -m privacy.epsilon=0.5,1,2 seed=0,1
+    """
+    if not any(argument.split("=")[0] in ("--hydra-help", "--info", "--version") for argument in arguments):
+        _check_flags(arguments)
         _check_overrides(arguments)
     sys.argv = ["teacher-student run", *arguments]
     hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name="run")(_run_one)()
     return 0
+
+
+FLAGS = ("--cfg", "-c", "--resolve", "--package", "-p", "--run", "-r", "--multirun", "-m", "--hydra-help", "--info", "--version")
+"""What Hydra understands beside overrides, as far as a run needs it."""
+
+
+def _check_flags(arguments: Sequence[str]) -> None:
+    for argument in arguments:
+        if argument.startswith("-") and argument.split("=")[0] not in FLAGS:
+            raise ArgumentError(f"a flag must be one of {', '.join(FLAGS)}; got {argument!r}{_meant(argument, FLAGS)}")
 
 
 def _check_overrides(arguments: Sequence[str]) -> None:
@@ -139,6 +178,7 @@ def settings_from_config(config: DictConfig) -> Any:
     from teacher_student.student import QuerySettings
 
     make = hydra.utils.instantiate
+    _check_complete(config)
     try:
         mechanism = dict(config.mechanism)
         return RunSettings(
@@ -155,14 +195,28 @@ def settings_from_config(config: DictConfig) -> Any:
             trainer=dict(make(config.trainer)),
             queries=QuerySettings(**config.queries),
             correction=CorrectionSettings(**config.correction),
-            tensorboard=config.logger.tensorboard,
-            baselines=config.baselines,
+            tensorboard=truth("logger.tensorboard", config.logger.tensorboard),
+            baselines=truth("baselines", config.baselines),
             config=OmegaConf.to_yaml({name: part for name, part in config.items() if name not in _WHERE_AND_HOW}, resolve=True),
         )
     except HydraException as error:
         raise ArgumentError(_root_cause(error)) from error
     except (TypeError, OmegaConfBaseException) as error:
         raise ArgumentError(" ".join(str(error).split())) from error
+
+
+SECTIONS = ("data", "teachers", "learner", "mechanism", "privacy", "queries", "budget", "student", "trainer", "logger")
+
+
+def _check_complete(config: DictConfig) -> None:
+    """Refuse a config from which a section or a value that must be given is missing, in one line."""
+    for name in SECTIONS:
+        if not isinstance(config.get(name), DictConfig):
+            raise ArgumentError(f"{name} must be a section of settings such as {name}.NAME=VALUE, got {config.get(name)!r}")
+    if missing := sorted(OmegaConf.missing_keys(config)):
+        raise ArgumentError(f"{missing[0]} must be given, got nothing; add {missing[0]}=VALUE")
+    if not str(config.run_folder or ""):
+        raise ArgumentError(f"run_folder must name a new folder, got {config.run_folder!r}")
 
 
 def _loader(config: DictConfig) -> Any:
@@ -174,7 +228,15 @@ def _loader(config: DictConfig) -> Any:
     OmegaConf.set_struct(options, value=False)
     del options.data.label_private
     loader = hydra.utils.instantiate(options.data, _partial_=True)
+    inspect.signature(loader.func).bind(*loader.args, **loader.keywords)  # a TypeError now, not after the folder is made
     return loader if number is None else functools.partial(load_label_private, loader, number, config.seed)
+
+
+def truth(name: str, value: object) -> bool:
+    """Return `value` if it is true or false."""
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name} must be true or false, got {value!r}")
+    return value
 
 
 def _root_cause(error: BaseException) -> str:
@@ -185,7 +247,15 @@ def _root_cause(error: BaseException) -> str:
 
 
 def label(arguments: Sequence[str]) -> int:
-    """`teacher-student label`: private labels from a file of predictions or counts."""
+    """`teacher-student label`: private labels from a file of predictions or counts of any models.
+
+    A row is a query; a column of predictions is a teacher (-1: it abstains), a column of counts is a class. The noise is drawn
+    once: keep the folder.
+
+        teacher-student label predictions=votes.npy num_classes=10 out=labels
+        teacher-student label predictions=votes.npy num_classes=10 privacy.epsilon=2 privacy.cutoff=20 out=labels
+        teacher-student label counts=counts.npy num_classes=10 num_teachers=1000 mechanism=gnmax out=labels
+    """
     from teacher_student.pipeline import BudgetSettings, label_file
 
     config = compose("label", arguments)
@@ -210,7 +280,13 @@ def label(arguments: Sequence[str]) -> int:
 
 
 def plan(arguments: Sequence[str]) -> int:
-    """`teacher-student plan`: what each mechanism could answer, from public sizes, or on votes of a public stand-in."""
+    """`teacher-student plan`: what each mechanism could answer, from public sizes, or on votes of a public stand-in.
+
+    teacher-student plan
+    teacher-student plan num_teachers=250 num_queries=5000 num_classes=10
+    teacher-student plan privacy.epsilon=2 privacy.delta=1e-6
+    teacher-student plan standin=[votes_250.npy,votes_1000.npy] truth=labels.npy num_queries=10000
+    """
     from teacher_student.privacy.planner import plan as make_plan
 
     config = compose("plan", arguments)
@@ -233,7 +309,13 @@ def _plan_on_standins(config: DictConfig) -> int:
 
 
 def verify(arguments: Sequence[str]) -> int:
-    """`teacher-student verify`: exit 0 only if epsilon and delta recompute from the recorded parameters."""
+    """`teacher-student verify`: recompute epsilon and delta of a run or a release; exit 0 only if the certificate is true.
+
+    Needs the recorded parameters alone: no data, no votes.
+
+        teacher-student verify runs/first
+        teacher-student verify labels
+    """
     from teacher_student.pipeline import verify_folder
 
     if len(arguments) != 1:
@@ -247,6 +329,10 @@ def ledger(arguments: Sequence[str]) -> int:
 
     For the keeper. Costs and totals may be published, as certificates have them; names and times had better not; noisy
     thresholds, votes, links and fingerprints are not shown at all (see `teacher_student.aggregation.statement`).
+
+        teacher-student ledger
+        teacher-student ledger runs/ledger.sqlite --json
+        teacher-student ledger runs/ledger.sqlite composed=true
     """
     from teacher_student.aggregation import Ledger
     from teacher_student.aggregation.statement import statements, to_json
@@ -266,7 +352,12 @@ def ledger(arguments: Sequence[str]) -> int:
 
 
 def audit(arguments: Sequence[str]) -> int:
-    """`teacher-student audit`: attack a mechanism or its students; exit 0 only if every verdict is as it must be."""
+    """`teacher-student audit`: attack a mechanism or its students; exit 0 only if every verdict is as it must be.
+
+    teacher-student audit mechanism=stability
+    teacher-student audit mechanism=gnmax privacy.epsilon=2 trials=20000
+    teacher-student audit target=student mechanism=stability console=plain
+    """
     from teacher_student.monitoring.console import Display
 
     config = compose("audit", arguments)
@@ -298,7 +389,11 @@ def _attack_student(config: DictConfig, progress: Callable[[int, int, str], None
 
 
 def benchmark(arguments: Sequence[str]) -> int:
-    """`teacher-student benchmark`: this machine against the usual ways, as ratios."""
+    """`teacher-student benchmark`: this machine against the usual ways, as ratios; minutes to hours.
+
+    teacher-student benchmark --only mechanisms --samples 3
+    teacher-student benchmark --only teachers --networks logistic-784-sgd --teachers 250
+    """
     from teacher_student.benchmarks.command import main as measure
 
     return measure(arguments)
@@ -331,7 +426,10 @@ def dispatch(arguments: Sequence[str]) -> int:
     verb, *rest = arguments
     try:
         if verb not in VERBS:
-            raise ArgumentError(f"the verb must be one of {', '.join(VERBS)}; got {verb!r}")
+            raise ArgumentError(f"the verb must be one of {', '.join(VERBS)}; got {verb!r}{_meant(verb, list(VERBS))}")
+        if verb != "benchmark" and ("--help" in rest or "-h" in rest):
+            print(inspect.getdoc(VERBS[verb]))
+            return 0
         return VERBS[verb](rest)
     except (ArgumentError, OmegaConfBaseException, HydraException) as error:
         _complain(error)

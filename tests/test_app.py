@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import shlex
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import yaml
 
 from teacher_student.aggregation import Ledger
-from teacher_student.app import compose, conf_folder, dispatch, settings_from_config
+from teacher_student.app import (
+    PLUGINS,
+    VERBS,
+    _check_flags,
+    _check_overrides,
+    compose,
+    conf_folder,
+    dispatch,
+    settings_from_config,
+)
+from teacher_student.benchmarks.command import read
+from teacher_student.benchmarks.teachers import CASES
 
 FAST = [
     "experiment=blobs",
@@ -50,6 +65,21 @@ def test_without_arguments_it_says_what_it_can_do(capsys):
         (["verify"], "verify must be given one"),
         (["plan", "num_teachers=0"], "num_teachers must be a positive integer, got 0"),
         (["audit", "mechanism=magic"], "magic"),
+        (["rnu"], "did you mean run?"),
+        (
+            ["run", "learner=mpl"],
+            "learner must be one of adult, boosting, cnn, logistic, mlp, resnet, sklearn; got 'mpl'; did you mean mlp?",
+        ),
+        (["run", "experiment=adlt"], "did you mean adult?"),
+        (["run", "teachers=300"], "teachers must be one of adult, images, small; got '300'"),
+        (["run", "--mutlirun"], "did you mean --multirun?"),
+        (["run", "data=csv"], "data.label must be given"),
+        (["run", "privacy=1"], "privacy must be a section of settings"),
+        (["run", "~privacy"], "privacy"),
+        (["run", "baselines=maybe"], "baselines must be true or false, got 'maybe'"),
+        (["run", "run_folder="], "run_folder must name a new folder"),
+        (["run", "+data.nonsense=1"], "nonsense"),
+        (["run", "-m", "launcher=ray", "seed=1,2"], "hydra-ray-launcher"),
         (["run", "budget.epsilon=1", "budget.delta=1e-4"], "budget.ledger must be a file where budget.epsilon is given"),
         (["run", "budget.ledger=l", "budget.epsilon=1"], "budget.delta must lie strictly between 0 and 1, got None"),
         (["run", "budget.ledger=l", "budget.epsilon=0.5", "budget.delta=1e-4"], "budget must cover all sessions on the data"),
@@ -112,11 +142,54 @@ def test_label_writes_a_release_that_verifies(tmp_path, monkeypatch, capsys):
     assert "out must be a new folder" in capsys.readouterr().err
 
 
-def test_every_experiment_composes():
-    names = [path.stem for path in (conf_folder() / "experiment").glob("*.yaml")]
-    assert "adult" in names
-    for name in names:
-        settings_from_config(compose("run", [f"experiment={name}"]))
+def examples(verb: str) -> list[list[str]]:
+    lines = (line.strip() for line in inspect.getdoc(VERBS[verb]).splitlines())
+    return [shlex.split(line)[2:] for line in lines if line.startswith(f"teacher-student {verb}")]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_helps_with_examples(verb, capsys):
+    with contextlib.suppress(SystemExit):  # argparse, for the benchmark
+        assert dispatch([verb, "--help"]) == 0
+    printed = capsys.readouterr().out
+    assert f"teacher-student {verb}" in printed
+    assert len(examples(verb)) >= 2
+
+
+def test_the_examples_of_run_compose():
+    for arguments in examples("run"):
+        _check_flags(arguments)
+        _check_overrides(arguments)
+        for override in (argument for argument in arguments if "," not in argument and argument != "-m"):
+            settings_from_config(compose("run", [override]))
+
+
+def test_the_examples_of_label_and_verify_work(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    for number, arguments in enumerate(examples("label")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        np.save("votes.npy", np.where(rng.random((30, 1000)) < 0.02, 1, 0))
+        np.save("counts.npy", np.tile([900] + [10] * 9, (30, 1)))
+        assert dispatch(["label", *arguments]) == 0
+    assert dispatch(["verify", *examples("verify")[-1]]) == 0
+
+
+def test_the_other_examples_are_understood():
+    for verb in ("plan", "audit"):
+        for arguments in examples(verb):
+            compose(verb, arguments)
+    for arguments in examples("benchmark"):
+        networks = read(arguments).networks or []
+        assert set(networks) <= set(CASES)
+
+
+def test_a_missing_launcher_says_what_to_install():
+    for path in (conf_folder() / "launcher").glob("*.yaml"):
+        plugin = yaml.safe_load(path.read_text())["defaults"][0]["override /hydra/launcher"]
+        assert plugin in PLUGINS
+        assert PLUGINS[plugin] in path.read_text()
 
 
 def test_config_can_be_read_without_running(tmp_path):
