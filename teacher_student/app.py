@@ -158,6 +158,7 @@ def _run_one(config: DictConfig) -> float | None:
     sweep = HydraConfig.get().mode == RunMode.MULTIRUN
     folder = Path(HydraConfig.get().runtime.output_dir if sweep else config.run_folder)
     try:
+        _check_complete(config)
         settings = settings_from_config(config)
         result = run_pipeline(settings, folder, Display(config.console))
     except (ArgumentError, HydraException, OmegaConfBaseException) as error:
@@ -178,7 +179,6 @@ def settings_from_config(config: DictConfig) -> Any:
     from teacher_student.student import QuerySettings
 
     make = hydra.utils.instantiate
-    _check_complete(config)
     try:
         mechanism = dict(config.mechanism)
         return RunSettings(
@@ -209,7 +209,7 @@ SECTIONS = ("data", "teachers", "learner", "mechanism", "privacy", "queries", "b
 
 
 def _check_complete(config: DictConfig) -> None:
-    """Refuse a config from which a section or a value that must be given is missing, in one line."""
+    """Refuse a config from which a section or a value that must be given is missing, before it is read."""
     for name in SECTIONS:
         if not isinstance(config.get(name), DictConfig):
             raise ArgumentError(f"{name} must be a section of settings such as {name}.NAME=VALUE, got {config.get(name)!r}")
@@ -228,7 +228,7 @@ def _loader(config: DictConfig) -> Any:
     OmegaConf.set_struct(options, value=False)
     del options.data.label_private
     loader = hydra.utils.instantiate(options.data, _partial_=True)
-    inspect.signature(loader.func).bind(*loader.args, **loader.keywords)  # a TypeError now, not after the folder is made
+    inspect.signature(loader.func).bind_partial(*loader.args, **loader.keywords)  # a TypeError now, not after the folder is made
     return loader if number is None else functools.partial(load_label_private, loader, number, config.seed)
 
 

@@ -38,7 +38,7 @@ def votes(dataset: PrivateDataset, chosen: RunSettings, folder: RunFolder) -> np
     folder.private.mkdir(parents=True)
     shards, _ = shard_dataset(dataset, chosen.num_teachers, KEY)
     teachers = stages.train(folder, dataset, shards, chosen, lambda *_: None)
-    return np.concatenate(list(stages.votes_of(teachers, dataset, chosen)))
+    return np.concatenate(list(stages.votes_on(dataset.public_features, teachers, chosen)))
 
 
 @pytest.fixture(scope="module")
