@@ -116,7 +116,7 @@ def test_the_command_itself_ends_with_code_two(tmp_path):
 
 def test_a_run_and_its_verification(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert dispatch(["run", *FAST, "run_folder=here"]) == 0
+    assert dispatch(["run", *FAST, "privacy.epsilon=8", "run_folder=here"]) == 0
     assert dispatch(["verify", "here"]) == 0
     assert "recomputed epsilon" in capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here"]

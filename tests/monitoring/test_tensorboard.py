@@ -15,7 +15,7 @@ from teacher_student.pipeline import run
 from tests.monitoring.test_report import released
 
 EVERYTHING = {"scalars": 0, "images": 0, "histograms": 0, "tensors": 0}
-RUN = "experiment=blobs data.num_private=1500 data.num_public=200 teachers.number=80 student.settings.epochs=5".split()  # noqa: SIM905
+RUN = "experiment=blobs data.num_private=1500 data.num_public=200 teachers.number=80 student.settings.epochs=5 privacy.epsilon=8".split()  # noqa: SIM905
 
 
 def read(folder) -> EventAccumulator:
@@ -45,7 +45,7 @@ def test_released_scalars_and_pictures(events, folder):
 def test_released_hyper_parameters(events):
     content = events.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data.content
     values = metadata.parse_session_start_info_plugin_data(content).hparams
-    assert values["privacy.epsilon"].number_value == 2
+    assert values["privacy.epsilon"].number_value == 8
     assert values["teachers.number"].number_value == 80
     assert values["mechanism.name"].string_value == "stability"
     assert values["student.settings.epochs"].number_value == 5
