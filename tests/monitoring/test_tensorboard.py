@@ -15,7 +15,8 @@ from teacher_student.pipeline import run
 from tests.monitoring.test_report import released
 
 EVERYTHING = {"scalars": 0, "images": 0, "histograms": 0, "tensors": 0}
-RUN = "experiment=blobs data.num_private=1500 data.num_public=200 teachers.number=80 student.settings.epochs=5 privacy.epsilon=8".split()  # noqa: SIM905
+RUN = """experiment=blobs data.num_private=1500 data.num_public=200
+    teachers.number=80 student.settings.epochs=5 privacy.epsilon=8""".split()  # noqa: SIM905
 
 
 def read(folder) -> EventAccumulator:
