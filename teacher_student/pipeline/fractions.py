@@ -21,13 +21,14 @@ from teacher_student.aggregation.votes import Table
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import PrivateDataset
 from teacher_student.monitoring.console import Advance
+from teacher_student.pipeline import stages
 from teacher_student.pipeline.corrections import disbelief
 from teacher_student.pipeline.folder import SESSION, RunFolder, write_array
 from teacher_student.pipeline.hard_labels import collect_votes, count_votes
 from teacher_student.pipeline.query_rounds import QUERIES_PER_ANSWER
 from teacher_student.pipeline.ranks import ALONE
 from teacher_student.pipeline.settings import RunSettings
-from teacher_student.pipeline.stages import make_shards, teach_student, train
+from teacher_student.pipeline.stages import make_shards, train
 from teacher_student.privacy import Parameters
 from teacher_student.student import Student, Targets, correct_student
 
@@ -131,7 +132,7 @@ def _student(
     show = advance or _silent
     curves = settings.tensorboard and advance is not None
     first = dataclasses.replace(settings, tensorboard=curves)
-    student = teach_student(folder, dataset, targets(release, settings, dataset), first, show)
+    student = stages.teach_student(folder, dataset, targets(release, settings, dataset), first, show)
     for number in range(1, rounds + 1):
         student = correct_student(
             student.publishable,

@@ -14,11 +14,12 @@ from teacher_student.aggregation.votes import Table, add_votes, empty_counts
 from teacher_student.data import PrivateDataset
 from teacher_student.mechanisms import distance_to_instability
 from teacher_student.monitoring.console import Advance
+from teacher_student.pipeline import stages
 from teacher_student.pipeline.folder import SESSION, RunFolder, write_array
 from teacher_student.pipeline.query_rounds import ask_in_rounds, spread
 from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
-from teacher_student.pipeline.stages import Teachers, teach_student, votes_on
+from teacher_student.pipeline.stages import Teachers, votes_on
 from teacher_student.privacy import Parameters
 from teacher_student.privacy.planner import plan
 from teacher_student.student import Student, Targets, targets_from_labels
@@ -98,7 +99,7 @@ def release_labels(
 
 def teach(folder: RunFolder, dataset: PrivateDataset, release: Release, settings: RunSettings, advance: Advance) -> Student:
     """Train the student on the targets of the release."""
-    return teach_student(folder, dataset, targets(release, settings, dataset), settings, advance)
+    return stages.teach_student(folder, dataset, targets(release, settings, dataset), settings, advance)
 
 
 def targets(release: Release, settings: RunSettings, dataset: PrivateDataset) -> Targets:

@@ -17,10 +17,10 @@ from teacher_student.labels import ABSTAIN
 from teacher_student.mechanisms import distance_to_instability
 from teacher_student.mechanisms.soft_histogram import check_bins, histograms, split
 from teacher_student.monitoring.console import Advance
+from teacher_student.pipeline import stages
 from teacher_student.pipeline.folder import SESSION, RunFolder, growing_array
 from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import PrivacySettings, RunSettings
-from teacher_student.pipeline.stages import teach_student
 from teacher_student.privacy import Parameters, calibrate_soft
 from teacher_student.student import Student, Targets, targets_from_scores
 from teacher_student.teachers import TeacherEnsemble, predict_scores
@@ -118,7 +118,7 @@ def _bins(settings: RunSettings) -> int:
 
 def teach(folder: RunFolder, dataset: PrivateDataset, release: SoftRelease, settings: RunSettings, advance: Advance) -> Student:
     """Train the student on the targets of the release."""
-    return teach_student(folder, dataset, targets(release, settings, dataset), settings, advance)
+    return stages.teach_student(folder, dataset, targets(release, settings, dataset), settings, advance)
 
 
 def targets(release: SoftRelease, settings: RunSettings, dataset: PrivateDataset) -> Targets:  # noqa: ARG001
