@@ -1,0 +1,76 @@
+"""Build the reference of every module from the docstrings; any warning ends with exit code 1.
+
+    uv run --group docs scripts/build_docs.py [--out build/docs]
+
+Open build/docs/index.html afterwards: no server is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import ForwardRef
+
+from pdoc import doc, render
+
+
+def load_modules(package: str) -> list[ModuleType]:
+    """Import a package and all modules in it; names that a room loads when first used are loaded now."""
+    root = importlib.import_module(package)
+    names = [found.name for found in pkgutil.walk_packages(root.__path__, f"{package}.")]
+    modules = [root, *(importlib.import_module(name) for name in names)]
+    for module in modules:
+        for name in getattr(module, "__all__", ()):
+            if hasattr(module, name):  # what is missing is for pdoc to say
+                setattr(module, name, getattr(module, name))
+        for kind in vars(module).values():
+            for annotation in getattr(getattr(kind, "__new__", None), "__annotations__", {}).values():
+                if isinstance(annotation, ForwardRef):  # of a NamedTuple, which does not say where its names are from
+                    annotation.__forward_module__ = kind.__module__
+    return modules
+
+
+def build(package: str, out: Path) -> list[str]:
+    """Write one page for each module of a package.
+
+    Args:
+        package: dotted name of what is described.
+        out: folder of the pages.
+
+    Returns:
+        What is wrong with docstrings, annotations or `__all__`: one text for each warning.
+    """
+    modules = load_modules(package)
+    render.configure(docformat="google", footer_text=f"{package} {getattr(modules[0], '__version__', '')}".strip())
+    described = {module.__name__: doc.Module(module) for module in modules}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for name, module in described.items():
+            page = out / f"{name.replace('.', '/')}.html"
+            page.parent.mkdir(parents=True, exist_ok=True)
+            page.write_text(render.html_module(module, described), encoding="utf-8")
+        (out / "index.html").write_text(render.html_index(described), encoding="utf-8")
+        (out / "search.js").write_text(render.search_index(described), encoding="utf-8")
+    return [str(warning.message) for warning in caught]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse the command line and build."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("build/docs"), help="folder of the pages (default: %(default)s)")
+    out = parser.parse_args(arguments).out
+    complaints = build("teacher_student", out)
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    print(f"{len(list(out.rglob('*.html')))} pages in {out}, {len(complaints)} warnings")
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
