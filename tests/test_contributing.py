@@ -1,0 +1,92 @@
+"""CONTRIBUTING.md shows how to add a data set, a learner and a mechanism; here its files are written and its commands run."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from teacher_student import app, label
+from teacher_student.mechanisms import noisy_max
+from teacher_student.privacy import calibration
+
+TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+SECTIONS = {part.splitlines()[0]: part for part in TEXT.split("\n## ")}
+FAST = ["console=quiet", "baselines=false", "run_folder=run", "teachers.training.steps=20", "student.settings.epochs=2"]
+FEW = ["data.num_private=1500", "data.num_public=200", "teachers.number=100", "privacy.epsilon=8"]
+
+
+def blocks(section: str, language: str) -> list[str]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", SECTIONS[section], flags=re.DOTALL | re.MULTILINE)
+    return [block for kind, block in found if kind == language]
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Writes the files that a section shows, beside a copy of the configs, and imports its modules under their names."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(app.conf_folder(), tmp_path / "conf")
+    monkeypatch.setattr(app, "conf_folder", lambda: tmp_path / "conf")
+    modules = {}
+
+    def write(section: str) -> dict[str, object]:
+        for block in blocks(section, "python") + blocks(section, "yaml"):
+            path = tmp_path / block.splitlines()[0].removeprefix("# ")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block)
+            if path.suffix == ".py":
+                name = ".".join(path.relative_to(tmp_path).with_suffix("").parts)
+                spec = importlib.util.spec_from_file_location(name, path)
+                modules[name] = importlib.util.module_from_spec(spec)
+                monkeypatch.setitem(sys.modules, name, modules[name])
+                spec.loader.exec_module(modules[name])
+        return modules
+
+    return write
+
+
+@pytest.mark.parametrize("section", ["A new data set", "A new learner", "A new mechanism"])
+def test_what_is_shown_is_short(section):
+    assert blocks(section, "python")
+    assert all(block.count("\n") < 50 for block in blocks(section, "python"))
+
+
+@pytest.mark.parametrize(
+    ("section", "number", "given"),
+    [
+        ("A new data set", 0, []),
+        ("A new learner", 0, ["learner.num_workers=1", *FEW]),
+        ("A new learner", 1, FEW),
+    ],
+)
+def test_its_command_ends_in_a_release(written, section, number, given):
+    written(section)
+    words = [word for word in shlex.split(blocks(section, "")[number]) if word != "PYTHONPATH=."]
+    assert words[:2] == ["teacher-student", "run"]
+    assert app.dispatch([*words[1:], *FAST, *given]) == 0
+    assert app.dispatch(["verify", "run"]) == 0
+
+
+def test_its_mechanism_gives_labels_with_a_certificate(written, monkeypatch):
+    modules = written("A new mechanism")
+    kind = modules["teacher_student.privacy.one_sided"].OneSidedMax
+    choose_one_sided = modules["teacher_student.mechanisms.one_sided"].choose_one_sided
+    choose = noisy_max.choose
+    for registry in (calibration.REGISTRY, calibration._ALL):
+        monkeypatch.setitem(registry, kind.mechanism, kind)
+    monkeypatch.setattr(noisy_max, "choose", lambda *given: (choose_one_sided if isinstance(given[1], kind) else choose)(*given))
+    release = label(counts=np.array([[900, 50], [30, 800]] * 5), num_classes=2, epsilon=1.0, delta=1e-5, mechanism=kind.mechanism)
+    assert release.labels.tolist() == [0, 1] * 5
+    release.certificate.verify()
+
+
+def test_its_test_of_the_mechanism_passes(written):
+    test = written("A new mechanism")["tests.privacy.test_one_sided"]
+    for share in (1.0, 0.9):
+        test.test_one_vote_moves_no_probability_by_more_than_is_paid(share)
