@@ -92,7 +92,7 @@ class FractionRelease:
                 queries, codes = _parse(list(csv.reader(file)), certificate)
         except ArgumentError:
             raise
-        except (OSError, ValueError, csv.Error) as error:
+        except (OSError, ValueError, OverflowError, csv.Error) as error:
             reason = getattr(error, "strerror", None) or error
             raise ArgumentError(f"folder must hold {FRACTIONS_FILE} and {CERTIFICATE_FILE}, got {source}: {reason}") from error
         answered = int((codes[:, 0] >= 0).sum())

@@ -87,7 +87,7 @@ class SoftRelease:
             certificate = Certificate.from_json((source / CERTIFICATE_FILE).read_text(encoding="utf-8"))
         except ArgumentError:
             raise
-        except (OSError, ValueError, csv.Error) as error:
+        except (OSError, ValueError, OverflowError, csv.Error) as error:
             reason = getattr(error, "strerror", None) or error
             raise ArgumentError(f"folder must hold {SCORES_FILE} and {CERTIFICATE_FILE}, got {source}: {reason}") from error
         _check(codes, certificate)

@@ -52,8 +52,9 @@ class PrivateDataset:
         student_public_features: (m, ...) float32, what the student sees of the public points; by default `public_features`. Being
             public, they may be richer than what small teachers can learn from.
         student_evaluation_features: (e, ...) float32, likewise; by default `evaluation_features`.
-        student_private_features: (n, ...) float32, the private records in the student's columns, for the non-private model that a
-            run is compared with and for nothing else; by default `private_features`.
+        student_private_features: (n, ...) float32, the private records in the student's columns; by default `private_features`.
+            Each row from its own record and public values alone, as `private_features`: a student that corrects teachers weighs
+            records by them. The non-private model that a run is compared with learns from them too.
         student_feature_names: names of the student's columns, or None; by default `feature_names`.
     """
 
@@ -132,6 +133,11 @@ class PrivateDataset:
             if (value := getattr(self, f"student_{name}")) is not None:
                 self._set(f"student_{name}", _finite(f"student_{name}", value, shape))
                 _same_length(f"student_{name}", len(value), len(getattr(self, name)), "point")
+        if self.student_private_features is not None:
+            self._set("student_private_features", _features("student_private_features", self.student_private_features))
+            _same_length("student_private_features", len(self.student_private_features), len(self.private_features))
+            if (found := self.student_private_features.shape[1:]) != shape:
+                raise ArgumentError(f"student_private_features must have rows of shape {shape} as the public ones, got {found}")
 
     def _check_neighbours(self) -> None:
         has_ids = self.private_ids is not None or self.private_users is not None

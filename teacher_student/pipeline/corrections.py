@@ -8,13 +8,15 @@ those votes move the student's logits (`teacher_student.student.correct_student`
 
 Privacy. A record reaches its own shard's teacher in every round and no other, so it still moves one vote of each query; that the
 teachers of a round depend on earlier answers makes the queries adaptive, which the session's cost covers. Weights are computed
-shard by shard: vectorised arithmetic may depend in its last bit on a record's place in a batch, and no bit may cross shards.
+shard by shard: vectorised arithmetic may depend in its last bit on a record's place in a batch, and no bit may cross shards. The
+default generator, from which every prediction draws, is put back: it would count the shards that are not empty.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import nn
 
 from teacher_student.arguments import ArgumentError
@@ -30,13 +32,23 @@ def disbelief(student: nn.Module, dataset: PrivateDataset, shards: Shards) -> np
         dataset: whose records are weighted.
         shards: of the records.
     """
-    features = dataset.student_private_features
-    if features is None:
-        raise ArgumentError("student_private_features must be given where the student corrects teachers and sees other columns")
+    features = check_columns(dataset)
     weights = np.zeros(len(features), dtype=np.float32)
-    for first, last in zip(shards.offsets[:-1], shards.offsets[1:], strict=True):
-        rows = shards.order[first:last]
-        if len(rows):
-            believed = predict_probabilities(student, features[rows])[np.arange(len(rows)), dataset.private_labels[rows]]
-            weights[rows] = 1 - believed
+    with torch.random.fork_rng(devices=[]):
+        for first, last in zip(shards.offsets[:-1], shards.offsets[1:], strict=True):
+            rows = shards.order[first:last]
+            if len(rows):
+                believed = predict_probabilities(student, features[rows])[np.arange(len(rows)), dataset.private_labels[rows]]
+                weights[rows] = 1 - believed
     return weights
+
+
+def check_columns(dataset: PrivateDataset) -> npt.NDArray[np.float32]:
+    """Return (n, ...) the private records as the student would see them.
+
+    Raises:
+        ArgumentError: they are not known.
+    """
+    if dataset.student_private_features is None:
+        raise ArgumentError("student_private_features must be given where the student corrects teachers and sees other columns")
+    return dataset.student_private_features

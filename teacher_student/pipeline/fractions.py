@@ -22,7 +22,7 @@ from teacher_student.arguments import ArgumentError
 from teacher_student.data import PrivateDataset
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import stages
-from teacher_student.pipeline.corrections import disbelief
+from teacher_student.pipeline.corrections import check_columns, disbelief
 from teacher_student.pipeline.folder import SESSION, RunFolder, write_array
 from teacher_student.pipeline.hard_labels import collect_votes, count_votes
 from teacher_student.pipeline.query_rounds import QUERIES_PER_ANSWER
@@ -45,6 +45,8 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
         )
     if settings.queries.order != "file":
         raise ArgumentError(f"queries.order must be file for {MECHANISM}, got {settings.queries.order}")
+    if settings.correction.rounds:
+        check_columns(dataset)
     with open_session(settings, dataset, None) as session:
         return session.mechanism.parameters
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import inspect
+import random
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -79,17 +81,29 @@ def fit_learner(
 
 
 class _seeded:  # noqa: N801  reads as a statement
-    """Seeds NumPy's global generator for learners that use it, and puts it back: teachers may share a process."""
+    """Seeds the global generators of NumPy, Python and torch (where it is loaded), and puts them back.
+
+    Learners may use them, and teachers may share a process: how much one draws depends on its shard, and must not show in the
+    next one.
+    """
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
     def __enter__(self) -> None:
-        self._kept = np.random.get_state()  # noqa: NPY002
+        self._kept = np.random.get_state(), random.getstate()  # noqa: NPY002
         np.random.seed(self._seed % 2**32)  # noqa: NPY002
+        random.seed(self._seed)
+        self._torch = sys.modules.get("torch")
+        if self._torch is not None:
+            self._torch_kept = self._torch.get_rng_state()
+            self._torch.manual_seed(self._seed)
 
     def __exit__(self, *_: object) -> None:
-        np.random.set_state(self._kept)  # noqa: NPY002
+        np.random.set_state(self._kept[0])  # noqa: NPY002
+        random.setstate(self._kept[1])
+        if self._torch is not None:
+            self._torch.set_rng_state(self._torch_kept)
 
 
 def learner_votes(learner: Any, points: npt.NDArray[Any], num_classes: int) -> Votes:
@@ -98,7 +112,7 @@ def learner_votes(learner: Any, points: npt.NDArray[Any], num_classes: int) -> V
     if learner is None:
         return abstained
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _seeded(0):  # a constant does: no teacher goes on where another stopped
             warnings.simplefilter("ignore")
             values = np.asarray(learner.predict(points)).reshape(len(points)).astype(np.float64)
     except Exception:  # noqa: BLE001  a teacher that fails abstains

@@ -54,7 +54,7 @@ def test_save_load_and_verify(tmp_path):
     assert "noisy_fraction is (1, 1e-05)-private" in verify_folder(tmp_path / "out")
 
 
-@pytest.mark.parametrize("change", ["more", "noise", "teachers", "order"])
+@pytest.mark.parametrize("change", ["more", "noise", "teachers", "order", "huge"])
 def test_a_table_that_is_not_the_certificates_is_refused(tmp_path, change):
     release(max_answers=2).save(tmp_path)
     table, certificate = tmp_path / "fractions.csv", tmp_path / "certificate.json"
@@ -64,6 +64,8 @@ def test_a_table_that_is_not_the_certificates_is_refused(tmp_path, change):
         lines[6] = "2,1,7"
     elif change == "noise":
         lines[1] = "0,0,"
+    elif change == "huge":
+        lines[1] = f"0,0,{10**20}"
     elif change == "order":
         lines[1], lines[2] = lines[2], lines[1]
     else:

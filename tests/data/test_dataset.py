@@ -60,6 +60,8 @@ def test_student_features_default_to_the_public_ones():
     ("changes", "message"),
     [
         ({"num_classes": 0}, "num_classes must be a positive integer, got 0"),
+        ({**STUDENT, "student_private_features": np.ones((3, 9))}, "student_private_features must have one entry per record"),
+        ({**STUDENT, "student_private_features": np.ones((4, 8))}, r"student_private_features must have rows of shape \(9,\)"),
         ({"class_names": ("no",)}, "class_names must have 2 entries, got 1"),
         ({"class_names": ("no", "no")}, "class_names must be distinct"),
         ({"private_features": np.ones(4)}, "private_features must have at least two dimensions"),

@@ -92,6 +92,27 @@ def test_a_record_weighs_in_its_own_shard_only():
     assert np.isnan(after[mine[0]])
 
 
+def test_weights_leave_the_default_generator_alone():
+    """Every prediction draws from it: one record alone in its shard would move it, and with it whatever draws next."""
+    dataset = gaussian_blobs(seed=0, num_private=30, num_public=10, num_evaluation=10, num_classes=2, dimension=7)
+    student, state = nn.Linear(7, 2), torch.get_rng_state()
+    disbelief(student, dataset, shard_dataset(dataset, 20)[0])
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_records_without_the_students_columns_are_refused_before_anything_is_written(tmp_path):
+    plain = settings("correction.rounds=1", "data.num_classes=2")
+
+    def data():
+        found = plain.data()
+        columns = {f"student_{name}": getattr(found, name) for name in ("public_features", "evaluation_features")}
+        return dataclasses.replace(found, **columns, student_private_features=None)
+
+    with pytest.raises(ArgumentError, match="student_private_features must be given"):
+        run(dataclasses.replace(plain, data=data), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
+import torch
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -47,7 +50,25 @@ class Careless:
         return np.random.default_rng(0).choice(self.choices, len(features)).astype(np.float32)
 
 
+class Wasteful:
+    """Draws from every global generator, more often for a larger shard, while it learns and while it predicts."""
+
+    def fit(self, features, labels):
+        self.size = len(labels)
+        self.draws = [self.draw(generator) for generator in GENERATORS]
+
+    def draw(self, generator):
+        return float(sum(generator() for _ in range(self.size)))
+
+    def predict(self, features):
+        drawn = self.draws + [self.draw(generator) for generator in GENERATORS]
+        return np.full(len(features), int(sum(drawn) * 1e6) % C)
+
+
+GENERATORS = (random.random, np.random.random, lambda: float(torch.rand(())))
+
 LEARNERS = {
+    "wasteful": Wasteful,
     "forest": RandomForestClassifier(n_estimators=3),
     "boosting": GradientBoostingClassifier(n_estimators=2, subsample=0.5),
     "pipeline": make_pipeline(StandardScaler(), LogisticRegression()),
