@@ -18,7 +18,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from teacher_student.arguments import ArgumentError, choice
+from teacher_student.arguments import ArgumentError, choice, true_or_false
 from teacher_student.version import __version__
 
 HELP = """teacher-student {version}: private models from sensitive records (PATE style)
@@ -55,6 +55,20 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
 
 PLUGINS = {"joblib": "teacher-student[sweeps]", "submitit_slurm": "hydra-submitit-launcher", "ray": "hydra-ray-launcher"}
 """Launchers of sweeps that come in packages of their own."""
+
+_NOT_PLAIN = ("defaults", "hydra", "mechanism")
+
+
+def compose_whole(verb: str, overrides: Sequence[str]) -> DictConfig:
+    """Compose the config of a verb whose settings are all there are: none may be taken away, none added but to a mechanism."""
+    config = compose(verb, overrides)
+    trees = (OmegaConf.to_container(part, resolve=False) for part in (OmegaConf.load(conf_folder() / f"{verb}.yaml"), config))
+    wanted, given = ({key for key in _dotted(tree) if key.split(".")[0] not in _NOT_PLAIN} for tree in trees)
+    for key in sorted(wanted - given):
+        raise ArgumentError(f"{key} must be given, got a config without it")
+    for key in sorted(given - wanted):
+        raise ArgumentError(f"{key} is not a setting of {verb}; did you mean {difflib.get_close_matches(key, wanted, 1, 0)[0]}?")
+    return config
 
 
 def _one_line(error: Exception, config_name: str, overrides: Sequence[str]) -> str:
@@ -188,15 +202,15 @@ def settings_from_config(config: DictConfig) -> Any:
             num_teachers=config.teachers.number,
             training=make(config.teachers.training, _convert_="all"),
             learner=make(config.learner),
-            privacy=PrivacySettings(mechanism=mechanism.pop("name"), options=mechanism, **config.privacy),
+            privacy=PrivacySettings(mechanism=mechanism.pop("name", None), options=mechanism, **config.privacy),
             budget=BudgetSettings(**config.budget),
             student_network=make(config.student.network),
             student=make(config.student.settings),
             trainer=dict(make(config.trainer)),
             queries=QuerySettings(**config.queries),
             correction=CorrectionSettings(**config.correction),
-            tensorboard=truth("logger.tensorboard", config.logger.tensorboard),
-            baselines=truth("baselines", config.baselines),
+            tensorboard=true_or_false("logger.tensorboard", config.logger.tensorboard),
+            baselines=true_or_false("baselines", config.baselines),
             config=OmegaConf.to_yaml({name: part for name, part in config.items() if name not in _WHERE_AND_HOW}, resolve=True),
         )
     except HydraException as error:
@@ -232,13 +246,6 @@ def _loader(config: DictConfig) -> Any:
     return loader if number is None else functools.partial(load_label_private, loader, number, config.seed)
 
 
-def truth(name: str, value: object) -> bool:
-    """Return `value` if it is true or false."""
-    if not isinstance(value, bool):
-        raise ArgumentError(f"{name} must be true or false, got {value!r}")
-    return value
-
-
 def _root_cause(error: BaseException) -> str:
     """Hydra wraps what a constructor raised; the user wants the innermost line."""
     while error.__cause__ is not None:
@@ -258,7 +265,7 @@ def label(arguments: Sequence[str]) -> int:
     """
     from teacher_student.pipeline import BudgetSettings, label_file
 
-    config = compose("label", arguments)
+    config = compose_whole("label", arguments)
     mechanism = dict(config.mechanism)
     release = label_file(
         predictions=config.predictions,
@@ -266,7 +273,7 @@ def label(arguments: Sequence[str]) -> int:
         num_classes=config.num_classes,
         num_teachers=config.num_teachers,
         out=Path(config.out),
-        mechanism=mechanism.pop("name"),
+        mechanism=mechanism.pop("name", None),
         options=mechanism,
         budget=BudgetSettings(**config.budget),
         **config.privacy,
@@ -289,7 +296,7 @@ def plan(arguments: Sequence[str]) -> int:
     """
     from teacher_student.privacy.planner import plan as make_plan
 
-    config = compose("plan", arguments)
+    config = compose_whole("plan", arguments)
     if config.standin is not None:
         return _plan_on_standins(config)
     sizes = {name: config[name] for name in ("num_teachers", "num_queries", "num_classes", "failure")}
@@ -341,7 +348,7 @@ def ledger(arguments: Sequence[str]) -> int:
     if len(files) > 1:
         raise ArgumentError(f"ledger must be given one file, got {len(files)}")
     given = [argument for argument in arguments if argument not in files]
-    config = compose("ledger", ["json=true" if argument == "--json" else argument for argument in given])
+    config = compose_whole("ledger", ["json=true" if argument == "--json" else argument for argument in given])
     path = files[0] if files else config.ledger
     accounts = statements(Ledger.existing(path or ""), config.dataset)
     if config.json:
@@ -360,7 +367,7 @@ def audit(arguments: Sequence[str]) -> int:
     """
     from teacher_student.monitoring.console import Display
 
-    config = compose("audit", arguments)
+    config = compose_whole("audit", arguments)
     attack = choice("target", config.target, ("mechanism", "student"))
     display = Display(config.console)
     with display.stage("audit", 100) as advance:
@@ -375,7 +382,7 @@ def _attack_mechanism(config: DictConfig, progress: Callable[[int, int, str], No
     from teacher_student.auditing import audit as run_audit
 
     mechanism = dict(config.mechanism)
-    return run_audit(mechanism.pop("name"), **mechanism, **config.privacy, trials=config.trials, progress=progress)
+    return run_audit(mechanism.pop("name", None), **mechanism, **config.privacy, trials=config.trials, progress=progress)
 
 
 def _attack_student(config: DictConfig, progress: Callable[[int, int, str], None]) -> Any:
@@ -385,7 +392,7 @@ def _attack_student(config: DictConfig, progress: Callable[[int, int, str], None
     privacy = dict(config.privacy)
     if (bins := privacy.pop("bins")) is not None:
         raise ArgumentError(f"privacy.bins must be null where target is student, got {bins}; hard labels are attacked")
-    return attack_student(mechanism.pop("name"), **mechanism, **privacy, **sizes, progress=progress)
+    return attack_student(mechanism.pop("name", None), **mechanism, **privacy, **sizes, progress=progress)
 
 
 def benchmark(arguments: Sequence[str]) -> int:

@@ -108,6 +108,18 @@ def fraction_of_one(name: str, value: object) -> float:
     return number
 
 
+def true_or_false(name: str, value: object) -> bool:
+    """Return `value` if it is a truth value.
+
+    >>> true_or_false("sharp", 1)
+    Traceback (most recent call last):
+    teacher_student.arguments.ArgumentError: sharp must be true or false, got 1
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise ArgumentError(f"{name} must be true or false, got {value!r}")
+    return bool(value)
+
+
 def number_at_least_zero(name: str, value: object) -> float:
     """Return `value` as a finite float of at least 0."""
     try:

@@ -19,7 +19,7 @@ from teacher_student.aggregation.label_session import check_votes
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
 from teacher_student.aggregation.session import Session, check_account, check_noise
-from teacher_student.arguments import ArgumentError, choice, positive_integer
+from teacher_student.arguments import ArgumentError, choice, listed, positive_integer
 from teacher_student.mechanisms.interface import build_mechanism
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.privacy.calibration import REGISTRY
@@ -80,7 +80,7 @@ def select_privately(
     """
     classes = positive_integer("num_classes", num_classes)
     choice("mechanism", mechanism, REGISTRY)
-    tables = [check_votes(None, counts, classes, num_teachers) for counts in candidates]
+    tables = [check_votes(None, counts, classes, num_teachers) for counts in listed("candidates", candidates)]
     if len({len(table) for table in tables}) != 1:
         raise ArgumentError(f"candidates must be one or more tables of votes on the same queries, got {len(tables)} that differ")
     entropy = check_noise(noise)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from teacher_student.arguments import ArgumentError
 from teacher_student.data.dataset import PrivateDataset
 from teacher_student.data.identifiers import canonical_identifiers, encode_identifier
 
@@ -27,7 +28,12 @@ def fingerprint_records(dataset: PrivateDataset, key: bytes) -> tuple[str, ...]:
 
     Returns:
         hexadecimal: of features with labels, and where there are ids also of ids with labels, which no encoding changes.
+
+    Raises:
+        ArgumentError: a key that is none.
     """
+    if not isinstance(key, bytes) or not 1 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
+        raise ArgumentError(f"key must be 1 to {hashlib.blake2b.MAX_KEY_SIZE} bytes, got something else")
     labels = np.ascontiguousarray(dataset.private_labels, dtype="<i8")
     rows = np.ascontiguousarray(dataset.private_features, dtype="<f4").reshape(len(labels), -1)
     found = [_fingerprint((row.tobytes() for row in rows), labels, key)]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teacher_student.aggregation import FractionRelease, Release, SoftRelease, label
-from teacher_student.arguments import ArgumentError
+from teacher_student.arguments import ArgumentError, file_path
 from teacher_student.pipeline.budget import BudgetSettings
 
 
@@ -32,8 +32,10 @@ def label_file(
     """Label the queries of a file and write the release to a new folder. The folder is checked before anything is spent."""
     if (predictions is None) == (counts is None):
         raise ArgumentError("predictions or counts must name a file, and not both")
-    if out.exists():
+    if file_path("out", out).exists():
         raise ArgumentError(f"out must be a new folder, got {out}, which exists")
+    if not isinstance(budget, BudgetSettings):
+        raise ArgumentError(f"budget must be BudgetSettings, got {budget!r}")
     if budget.ledger and budget.dataset is None:
         raise ArgumentError("budget.dataset must be a public name of the teachers' private data where a ledger is kept, got none")
     votes = None if predictions is None else read_table(predictions)
@@ -61,6 +63,7 @@ def read_table(path: str) -> npt.NDArray[Any]:
     Raises:
         ArgumentError: the file is missing, of another kind, or not a table.
     """
+    path = str(file_path("file", path))
     try:
         if path.endswith(".npy"):
             return np.load(path, allow_pickle=False)

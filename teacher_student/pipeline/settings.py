@@ -46,6 +46,8 @@ class PrivacySettings:
     def __post_init__(self) -> None:
         positive_number("privacy.epsilon", self.epsilon)
         probability("privacy.delta", self.delta)
+        if not isinstance(self.options, Mapping):
+            raise ArgumentError(f"mechanism must be a mapping of options, got {self.options!r}")
         if self.cutoff is not None:
             positive_integer("privacy.cutoff", self.cutoff)
         if self.neighbours is not None:

@@ -11,7 +11,7 @@ import yaml
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from teacher_student.arguments import ArgumentError
+from teacher_student.arguments import ArgumentError, file_path
 from teacher_student.pipeline.folder import write_atomically
 from teacher_student.pipeline.settings import NetworkClass
 from teacher_student.pipeline.stages import build_network
@@ -73,7 +73,7 @@ def load_student(folder: str | Path, network: NetworkClass | None = None) -> Sta
     Raises:
         ArgumentError: no student there, or a network that is not known and not given.
     """
-    path = Path(folder)
+    path = file_path("folder", folder)
     path = path / "release" if (path / "release").is_dir() else path
     try:
         description = yaml.safe_load((path / DESCRIPTION).read_text(encoding="utf-8"))

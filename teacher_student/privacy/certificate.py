@@ -62,8 +62,19 @@ class Certificate:
             raise ArgumentError(f"private must be true or false, got {self.private!r}")
         if not isinstance(self.parameters, Parameters):
             raise ArgumentError(f"parameters must be those of a mechanism, got {self.parameters!r}")
-        if not isinstance(self.used, Mapping):
-            raise ArgumentError(f"used must be facts by name, got {self.used!r}")
+        for name in ("used", "versions"):
+            if not isinstance(facts := getattr(self, name), Mapping):
+                raise ArgumentError(f"{name} must be facts by name, got {facts!r}")
+            _check_json(name, dict(facts))
+        for name in ("composition", "not_covered"):
+            if not isinstance(entries := getattr(self, name), tuple | list):
+                raise ArgumentError(f"{name} must be a tuple, got {entries!r}")
+            object.__setattr__(self, name, tuple(entries))
+        if any(not isinstance(entry, Mapping) for entry in self.composition):
+            raise ArgumentError(f"composition must hold a mapping for each release, got {self.composition!r}")
+        _check_json("composition", [dict(entry) for entry in self.composition])
+        if any(not isinstance(line, str) for line in self.not_covered):
+            raise ArgumentError(f"not_covered must be texts, got {self.not_covered!r}")
         if self.mechanism != self.parameters.mechanism:
             raise ArgumentError(f"mechanism must be that of the parameters, {self.parameters.mechanism}, got {self.mechanism!r}")
 
@@ -172,6 +183,14 @@ def _recompute(parameters: Parameters, epsilon: float, delta: float) -> float:
     if not least <= delta * (1 + _TOLERANCE):
         raise ArgumentError(f"delta must be at least {least:.6g} at epsilon {epsilon:g} by its parameters, got {delta:g}")
     return found
+
+
+def _check_json(name: str, value: object) -> None:
+    """Refuse what a certificate could not be written with."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentError(f"{name} must hold texts and finite numbers, as JSON can, got {value!r}") from error
 
 
 def _refuse_constant(name: str) -> float:

@@ -15,7 +15,15 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from teacher_student.arguments import ArgumentError, fraction_of_one, positive_integer
+from teacher_student.arguments import (
+    ArgumentError,
+    choice,
+    fraction_of_one,
+    listed,
+    positive_integer,
+    positive_number,
+    probability,
+)
 from teacher_student.privacy.calibration import REGISTRY, calibrate
 from teacher_student.privacy.choosing import RATIOS, TEST_SHARES, grid, peak
 from teacher_student.privacy.noisy_max import ConfidentGNMax
@@ -65,9 +73,9 @@ class Choices:
         if not self.ranked:
             return "Nothing useful is possible: take more teachers, a larger epsilon, or a larger share of wrong labels."
         rows = [["teachers", "mechanism", "ends after", "parameters", "answers", "the plurality's", "right"]]
-        for choice in self.ranked:
-            words = [f"{choice.num_teachers:,}", choice.parameters.mechanism, limit_in_words(choice.parameters)]
-            rows.append([*words, parameters_in_words(choice.parameters), *map(_number, choice.outlook)])
+        for option in self.ranked:
+            words = [f"{option.num_teachers:,}", option.parameters.mechanism, limit_in_words(option.parameters)]
+            rows.append([*words, parameters_in_words(option.parameters), *map(_number, option.outlook)])
         best = self.ranked[0]
         advice = f"Take {best.num_teachers:,} teachers and {best.parameters.mechanism} ({limit_in_words(best.parameters)})"
         return f"{aligned(rows, left=4)}\n\n{advice}: about {best.worth:,.0f} good labels of {self.num_queries:,} queries."
@@ -103,18 +111,22 @@ def choose(
     50
     """
     queries, share = positive_integer("num_queries", num_queries), fraction_of_one("wrong", wrong)
-    names = list(REGISTRY if mechanisms is None else mechanisms)
-    if not standins:
+    positive_number("epsilon", epsilon)
+    probability("delta", delta)
+    wanted = REGISTRY if mechanisms is None else listed("mechanisms", mechanisms)
+    names = [choice("mechanism", name, REGISTRY) for name in wanted]
+    tables = listed("standins", standins)
+    if not tables:
         raise ArgumentError("standin must name at least one table of votes, got none")
     found = []
-    for counts in standins:
+    for counts in tables:
         standin = StandIn(counts, truth)
         problem = _Problem(standin, queries, epsilon, delta, share)
         found += [
-            choice
+            option
             for name in names
-            for choice in problem.best(name)
-            if choice.worth >= 0.5  # less than one label is none
+            for option in problem.best(name)
+            if option.worth >= 0.5  # less than one label is none
         ]
     return Choices(ranked=tuple(sorted(found, key=lambda choice: -choice.worth)), num_queries=queries)
 
@@ -131,8 +143,6 @@ class _Problem:
 
     def best(self, mechanism: str) -> Iterator[Choice]:
         """Yield the best choice with this mechanism, or nothing where it cannot be had."""
-        if mechanism not in REGISTRY:
-            self.calibrate(mechanism)  # which says what there is
         kind = REGISTRY[mechanism]
         made: Sequence[Parameters | None]
         if issubclass(kind, ThresholdParameters):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from teacher_student.arguments import ArgumentError, Floats, Integers, vote_counts
+from teacher_student.arguments import ArgumentError, Floats, Integers, vote_counts, whole_numbers
 from teacher_student.privacy.distributions import log_refusal
 from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, LNMax, NoisyMaxParameters
 from teacher_student.privacy.parameters import Parameters
@@ -116,10 +116,10 @@ class StandIn:
 
 def check_truth(truth: object, counts: Integers) -> Integers:
     """Return `truth` as a class for each row of `counts`."""
-    classes = np.asarray(truth).ravel()
+    classes = whole_numbers("truth", truth).ravel()
     if len(classes) != len(counts) or not np.isin(classes, np.arange(counts.shape[1])).all():
         raise ArgumentError(f"truth must hold a class below {counts.shape[1]} for each of {len(counts)} rows, got {len(classes)}")
-    return classes.astype(np.int64)
+    return classes
 
 
 def _laplace_below(value: Floats) -> Floats:

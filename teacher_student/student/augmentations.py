@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from teacher_student.arguments import ArgumentError, finite_number, fraction_of_one, positive_integer
+from teacher_student.arguments import fraction_of_one, number_at_least_zero, positive_integer, true_or_false
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,11 +43,9 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         positive_integer("student.augmentation.shift", self.shift, minimum=0)
-        if not isinstance(self.flip, bool):
-            raise ArgumentError(f"student.augmentation.flip must be true or false, got {self.flip!r}")
+        true_or_false("student.augmentation.flip", self.flip)
         for name in ("jitter", "rotation"):
-            if finite_number(f"student.augmentation.{name}", getattr(self, name)) < 0:
-                raise ArgumentError(f"student.augmentation.{name} must not be negative, got {getattr(self, name)}")
+            number_at_least_zero(f"student.augmentation.{name}", getattr(self, name))
         for name in ("contrast", "cutout", "corruption"):
             fraction_of_one(f"student.augmentation.{name}", getattr(self, name))
 

@@ -19,9 +19,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from teacher_student.arguments import positive_number
+from teacher_student.arguments import positive_integer, positive_number
 from teacher_student.student.augmentations import Views, views_of
-from teacher_student.student.fitting import check_points, fit_once, quiet
+from teacher_student.student.fitting import LARGEST_SEED, check_points, fit_once, quiet
 from teacher_student.student.label_noise import LabelNoise
 from teacher_student.student.methods import Method
 from teacher_student.student.methods.interface import Labeled, Networks
@@ -83,6 +83,7 @@ def correct_student(
     """
     distance = positive_number("step", step)
     check_points(features, shares)
+    positive_integer("seed", seed, minimum=0, maximum=LARGEST_SEED)
     plain = dataclasses.replace(settings, method="supervised", prior_precision=0.0, weight_decay=0.0)
     points, kept = torch.as_tensor(features), copy.deepcopy(before)
     with torch.random.fork_rng(devices=[]):

@@ -16,13 +16,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, TensorDataset
 
-from teacher_student.arguments import ArgumentError
+from teacher_student.arguments import ArgumentError, positive_integer
 from teacher_student.student.augmentations import views_of
 from teacher_student.student.label_noise import LabelNoise
 from teacher_student.student.methods import METHODS, Method
 from teacher_student.student.module import Report, Student
 from teacher_student.student.settings import StudentSettings
 from teacher_student.student.targets import Targets
+
+LARGEST_SEED = 2**64 - 1
+"""Of torch's generators."""
 
 SMALL_STEP = 5_000_000
 """Weights times batch size below which one thread trains faster than several."""
@@ -53,6 +56,7 @@ def fit_student(
         ArgumentError: no point with a target, numbers that are not finite, or label noise of other classes.
     """
     check_points(features, targets)
+    positive_integer("seed", seed, minimum=0, maximum=LARGEST_SEED)
     settings = _with_something_to_learn_from(settings, targets)
     points = torch.as_tensor(features)
     with torch.random.fork_rng(devices=[]):

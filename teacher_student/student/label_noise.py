@@ -17,7 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from teacher_student.arguments import ArgumentError, finite_number
+from teacher_student.arguments import ArgumentError, finite_number, positive_integer
+
+MOST_CLASSES = 2**15
+"""Votes are 16-bit."""
 
 ROUNDING = 1e-4
 """How far the sum of a row may be from 1."""
@@ -78,7 +81,9 @@ class LabelNoise(nn.Module):
 
     def __init__(self, noise: float | Sequence[Sequence[float]], num_classes: int) -> None:
         super().__init__()
-        rows = symmetric_noise(noise, num_classes) if isinstance(noise, float | int) else np.asarray(noise, dtype=np.float32)
+        positive_integer("num_classes", num_classes, minimum=2, maximum=MOST_CLASSES)
+        known = checked_label_noise("student.label_noise", noise)
+        rows = symmetric_noise(known, num_classes) if isinstance(known, float) else np.array(known, dtype=np.float32)
         if rows.shape != (num_classes, num_classes):
             raise ArgumentError(f"student.label_noise must have {num_classes} rows, one for each class, got {len(rows)}")
         clean = np.array_equal(rows, np.eye(num_classes))

@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.arguments import ArgumentError, choice, positive_integer
+from teacher_student.arguments import ArgumentError, choice, floats, positive_integer, whole_numbers
 from teacher_student.labels import ABSTAIN
 
 UNANSWERED = ("uniform", "random", "drop", "unlabeled")
@@ -50,7 +50,8 @@ def targets_from_labels(labels: npt.ArrayLike, num_classes: int, *, unanswered: 
     Raises:
         ArgumentError: a label that is no class, or a release without a single answer.
     """
-    labels = np.asarray(labels)
+    labels = whole_numbers("labels", labels)
+    positive_integer("seed", seed, minimum=0)
     choice("unanswered", unanswered, UNANSWERED)
     positive_integer("num_classes", num_classes, minimum=2)
     if (
@@ -84,7 +85,8 @@ def targets_from_scores(
     Raises:
         ArgumentError: scores outside [0, 1], or a release without a single answer.
     """
-    table = np.asarray(scores, dtype=np.float32)
+    positive_integer("seed", seed, minimum=0)
+    table = floats("scores", scores).astype(np.float32)
     choice("unanswered", unanswered, UNANSWERED)
     if table.ndim == 1:
         table = np.stack([np.full_like(table, np.nan), table], axis=1)
@@ -96,7 +98,9 @@ def targets_from_scores(
     answered = np.asarray(known.any(axis=1))
     if not answered.any():
         raise ArgumentError("scores must hold at least one answer, got none; raise epsilon or the cutoff, or take fewer bins")
-    silent = np.zeros(len(table), dtype=bool) if abstained is None else np.asarray(abstained, dtype=bool)
+    silent = np.zeros(len(table), dtype=bool) if abstained is None else np.asarray(abstained)
+    if silent.dtype != bool or silent.shape != (len(table),):
+        raise ArgumentError(f"abstained must be true or false for each of {len(table)} points, got {abstained!r}")
     return _targets(_complete(table, known), answered, silent & ~answered, unanswered, seed)
 
 

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from teacher_student.arguments import ArgumentError, positive_integer
+from teacher_student.arguments import ArgumentError, finite_number, fraction_of_one, listed, positive_integer
+
+WIDEST = 2**24
+"""Wider layers are a mistake."""
 
 
 class Offset(nn.Module):
@@ -32,9 +35,12 @@ class Offset(nn.Module):
 
 
 def _per_class(name: str, values: Sequence[float] | None, num_classes: int) -> Sequence[float] | None:
-    if values is not None and len(values) != num_classes:
-        raise ArgumentError(f"{name} must hold {num_classes} numbers, one for each class, got {len(values)}")
-    return values
+    if values is None:
+        return None
+    numbers = [finite_number(name, value) for value in listed(name, values)]
+    if len(numbers) != num_classes:
+        raise ArgumentError(f"{name} must hold {num_classes} numbers, one for each class, got {len(numbers)}")
+    return numbers
 
 
 class MLP(nn.Sequential):
@@ -59,19 +65,22 @@ class MLP(nn.Sequential):
         initial_bias: Sequence[float] | None = None,
         prediction_offset: Sequence[float] | None = None,
     ) -> None:
-        width = positive_integer("num_features", num_features)
-        positive_integer("num_classes", num_classes, minimum=2)
+        width = positive_integer("num_features", num_features, maximum=WIDEST)
+        positive_integer("num_classes", num_classes, minimum=2, maximum=WIDEST)
+        dropout = fraction_of_one("dropout", dropout)
+        initial_bias = _per_class("initial_bias", initial_bias, num_classes)
+        prediction_offset = _per_class("prediction_offset", prediction_offset, num_classes)
         layers: list[nn.Module] = [nn.Flatten()]
-        for size in hidden:
-            layers += [nn.Linear(width, positive_integer("hidden", size)), nn.ReLU()]
+        for size in listed("hidden", hidden):
+            layers += [nn.Linear(width, positive_integer("hidden", size, maximum=WIDEST)), nn.ReLU()]
             layers += [nn.Dropout(dropout)] if dropout else []
             width = size
         last = nn.Linear(width, num_classes)
-        if _per_class("initial_bias", initial_bias, num_classes) is not None:
+        if initial_bias is not None:
             last.bias.data.copy_(torch.tensor(initial_bias))
         layers.append(last)
-        if _per_class("prediction_offset", prediction_offset, num_classes) is not None:
-            layers.append(Offset(prediction_offset))  # type: ignore[arg-type]
+        if prediction_offset is not None:
+            layers.append(Offset(prediction_offset))
         super().__init__(*layers)
 
 
@@ -93,6 +102,7 @@ class LogisticRegression(MLP):
         initial_bias: Sequence[float] | None = None,
         prediction_offset: Sequence[float] | None = None,
     ) -> None:
+        positive_integer("num_classes", num_classes, minimum=2, maximum=WIDEST)
         start = [0.0] * num_classes if initial_bias is None else initial_bias
         super().__init__(num_features, num_classes, (), initial_bias=start, prediction_offset=prediction_offset)
         nn.init.zeros_(self[1].weight)  # type: ignore[arg-type]

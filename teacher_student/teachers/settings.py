@@ -63,11 +63,11 @@ class TrainingSettings:
         Raises:
             ArgumentError: a value out of range.
         """
-        if self.schedule in ("plateau", "reduce_on_plateau"):
+        if isinstance(self.schedule, str) and self.schedule in ("plateau", "reduce_on_plateau"):
             raise ArgumentError("schedule must not follow a measured loss, which would couple teachers; use cosine or linear")
         for name, options in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("engine", ENGINES)):
             arguments.choice(name, getattr(self, name), options)
-        if self.precision in ("float16", "16", "16-mixed"):
+        if isinstance(self.precision, str) and self.precision in ("float16", "16", "16-mixed"):
             raise ArgumentError("precision must not be float16: its loss scaling couples teachers; use bfloat16")
         arguments.choice("precision", self.precision, PRECISIONS)
         arguments.positive_number("learning_rate", self.learning_rate)
@@ -129,8 +129,10 @@ class TrainingSettings:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainingSettings:
         """Inverse of `to_dict`, without the augmentation, which only training needs."""
+        if not isinstance(values, Mapping):
+            raise ArgumentError(f"training settings must be a mapping, got {values!r}")
         known = {field.name for field in dataclasses.fields(cls)}
-        if unknown := sorted(set(values) - known):
+        if unknown := sorted(map(str, set(values) - known)):
             raise ArgumentError(f"training settings must be among {', '.join(sorted(known))}; got {unknown[0]!r}")
         kept = {name: value for name, value in values.items() if name != "augment"}
         if isinstance(kept.get("weight_decay"), list):

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from teacher_student.arguments import ArgumentError
+from teacher_student.arguments import ArgumentError, file_path
 from teacher_student.teachers.chunk import TrainedChunk, UnfinishedChunk
 
 _MANIFEST = "manifest.json"
@@ -77,7 +77,7 @@ class FolderStore(TeacherStore):
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder = file_path("checkpoint_dir", folder)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _path(self, number: int) -> Path:
@@ -140,8 +140,8 @@ class FolderStore(TeacherStore):
             manifest: dict[str, Any] = json.loads(path.read_text())
         except (OSError, ValueError) as error:
             raise ArgumentError(f"checkpoint_dir must hold a readable {_MANIFEST}; remove the folder to start again") from error
-        if manifest.get("format") != _FORMAT:
-            raise ArgumentError(f"checkpoint_dir must hold teachers of format {_FORMAT}, got {manifest.get('format')!r}")
+        if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
+            raise ArgumentError(f"checkpoint_dir must hold teachers of format {_FORMAT}, got {manifest!r}")
         return manifest
 
     def begin(self, manifest: Mapping[str, Any]) -> dict[str, Any]:

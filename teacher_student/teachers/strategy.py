@@ -33,9 +33,11 @@ def chosen_strategy(options: Mapping[str, Any]) -> Any:
     strategy = options.get("strategy", "auto")
     if isinstance(strategy, TeacherParallel | SingleDeviceStrategy):
         return strategy
-    if strategy not in ("auto", "ddp", None):
+    if strategy is not None and not (isinstance(strategy, str) and strategy in ("auto", "ddp")):
         raise ArgumentError(f"trainer.strategy must be auto or ddp, got {strategy!r}: others would share teachers' parameters")
-    several = options.get("devices", 1) not in (1, "1", [0]) or options.get("num_nodes", 1) != 1
+    one = isinstance(devices := options.get("devices", 1), int | str | list) and devices in (1, "1", [0])
+    nodes = options.get("num_nodes", 1)
+    several = not one or not isinstance(nodes, int) or nodes != 1
     return TeacherParallel() if several or strategy == "ddp" else "auto"
 
 

@@ -13,7 +13,7 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import EarlyStopping, StochasticWeightAveraging
 
-from teacher_student.arguments import ArgumentError
+from teacher_student.arguments import ArgumentError, listed
 from teacher_student.teachers.progress import Report, TeacherProgress
 from teacher_student.teachers.strategy import chosen_strategy
 
@@ -41,17 +41,22 @@ def build_trainer(
     Raises:
         ArgumentError: an option that couples teachers, that the engine sets itself, or that Lightning does not take.
     """
+    if not isinstance(options, Mapping | None):
+        raise ArgumentError(f"trainer must be a mapping of options, got {options!r}")
     chosen = dict(options or {})
     for name, (harmless, reason) in _COUPLING.items():
         value = chosen.pop(name, None)
-        if value not in harmless:
+        if not any(value is same or (type(value) is type(same) and value == same) for same in harmless):
             raise ArgumentError(f"trainer.{name} must not be set for teachers, got {value!r}: {reason}")
     for name in _OURS:
         if chosen.get(name) is not None:
             raise ArgumentError(f"trainer.{name} must not be set for teachers: an epoch is a chunk; use the setting steps")
         chosen.pop(name, None)
-    callbacks = list(chosen.pop("callbacks", None) or [])
+    callbacks = chosen.pop("callbacks", None)
+    callbacks = [] if callbacks is None else listed("trainer.callbacks", callbacks)
     for callback in callbacks:
+        if not isinstance(callback, lightning.Callback):
+            raise ArgumentError(f"trainer.callbacks must be callbacks of Lightning, got {callback!r}")
         if isinstance(callback, EarlyStopping | StochasticWeightAveraging):
             raise ArgumentError(f"trainer.callbacks must not hold {type(callback).__name__}, which would couple teachers")
     strategy = chosen_strategy(chosen)
@@ -63,7 +68,15 @@ def build_trainer(
                 callbacks=[*callbacks, TeacherProgress(report)],
                 **{**_DEFAULTS, **chosen, "strategy": strategy},
             )
-    except (MisconfigurationException, TypeError, ValueError, RuntimeError) as error:
+    except (
+        MisconfigurationException,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise ArgumentError(f"trainer must be options of Lightning's Trainer, but: {' '.join(str(error).split())}") from error
 
 

@@ -26,6 +26,7 @@ from teacher_student.teachers.strategy import first_rank_first, gathered_votes
 from teacher_student.teachers.trainer import build_trainer, device_of, quiet
 
 _BLOCK = 16_384
+_MOST_TEACHERS = 10**7
 
 
 def train_teachers(
@@ -107,15 +108,22 @@ def check_training(
     Raises:
         ArgumentError: settings or options that couple teachers, or under which the network cannot be trained.
     """
-    settings.decays(num_teachers)
-    _rehearsed(network, settings, record_shape, device_of(build_trainer(trainer_options)))
+    settings.decays(arguments.positive_integer("num_teachers", num_teachers, maximum=_MOST_TEACHERS))
+    shape = tuple(
+        arguments.positive_integer("record_shape", size, maximum=_MOST_TEACHERS)
+        for size in arguments.listed("record_shape", record_shape)
+    )
+    _rehearsed(network, settings, shape, device_of(build_trainer(trainer_options)))
 
 
 def _rehearsed(
     network: Network, settings: TrainingSettings, record_shape: tuple[int, ...], device: torch.device
 ) -> tuple[Engine, int]:
     """Return an engine that was tried on made-up records, and the number of classes."""
-    example = torch.zeros((2, *record_shape), dtype=settings.dtype)
+    try:
+        example = torch.zeros((2, *record_shape), dtype=settings.dtype)
+    except RuntimeError as error:
+        raise ArgumentError(f"record_shape must be that of a record that fits into memory, got {record_shape}") from error
     num_classes = _num_classes(network, example)
     engine = build_engine(network, settings, example, device)
     rehearse(engine, example[0], device)

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from teacher_student.arguments import ArgumentError, positive_integer
+from teacher_student.arguments import ArgumentError, fraction_of_one, listed, positive_integer
+
+_WIDEST = 2**14
 
 
 class CNN(nn.Sequential):
@@ -36,17 +38,19 @@ class CNN(nn.Sequential):
         dropout: float = 0.0,
     ) -> None:
         channels, height, width = checked_shape(image_shape)
+        dropout = fraction_of_one("dropout", dropout)
         layers: list[nn.Module] = []
-        for size in filters:
+        for size in listed("filters", filters):
+            positive_integer("filters", size, maximum=_WIDEST)
             layers += [nn.Conv2d(channels, size, 5, padding=2), nn.ReLU(), nn.MaxPool2d(3, 2, padding=1)]
-            channels, height, width = positive_integer("filters", size), -(-height // 2), -(-width // 2)
+            channels, height, width = size, -(-height // 2), -(-width // 2)
         layers.append(nn.Flatten())
         inputs = channels * height * width
-        for size in hidden:
-            layers += [nn.Linear(inputs, positive_integer("hidden", size)), nn.ReLU()]
+        for size in listed("hidden", hidden):
+            layers += [nn.Linear(inputs, positive_integer("hidden", size, maximum=_WIDEST)), nn.ReLU()]
             layers += [nn.Dropout(dropout)] if dropout else []
             inputs = size
-        layers.append(nn.Linear(inputs, positive_integer("num_classes", num_classes, minimum=2)))
+        layers.append(nn.Linear(inputs, positive_integer("num_classes", num_classes, minimum=2, maximum=_WIDEST)))
         super().__init__(*layers)
 
 
@@ -87,7 +91,9 @@ class ResNet(nn.Module):
         widths: Sequence[int] = (16, 32, 64),
     ) -> None:
         super().__init__()
-        if len(blocks) != len(widths):
+        blocks = [positive_integer("blocks", count, maximum=_WIDEST) for count in listed("blocks", blocks)]
+        widths = [positive_integer("widths", width, maximum=_WIDEST) for width in listed("widths", widths)]
+        if len(blocks) != len(widths) or not blocks:
             raise ArgumentError(f"blocks and widths must have one entry for each stage, got {len(blocks)} and {len(widths)}")
         channels = widths[0]
         self.stem = nn.Conv2d(checked_shape(image_shape)[0], channels, 3, padding=1, bias=False)
@@ -98,7 +104,7 @@ class ResNet(nn.Module):
                 stages.append(_Block(channels, width, 2 if stage and not place else 1))
                 channels = width
         self.stages = nn.Sequential(*stages)
-        self.scores = nn.Linear(channels, positive_integer("num_classes", num_classes, minimum=2))
+        self.scores = nn.Linear(channels, positive_integer("num_classes", num_classes, minimum=2, maximum=_WIDEST))
 
     def forward(self, images: Tensor) -> Tensor:
         """Return class scores (batch, num_classes) of images (batch, channels, height, width)."""
@@ -135,9 +141,10 @@ def checked_shape(image_shape: Sequence[int]) -> tuple[int, int, int]:
     Raises:
         ArgumentError: not three positive integers.
     """
-    if len(image_shape) != 3:
+    sizes = [positive_integer("image_shape", size, maximum=_WIDEST) for size in listed("image_shape", image_shape)]
+    if len(sizes) != 3:
         raise ArgumentError(f"image_shape must be (channels, height, width), got {tuple(image_shape)}")
-    channels, height, width = (positive_integer("image_shape", size) for size in image_shape)
+    channels, height, width = sizes
     return channels, height, width
 
 

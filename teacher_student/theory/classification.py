@@ -28,6 +28,7 @@ from teacher_student.arguments import (
     positive_integer,
     positive_number,
     probability,
+    true_or_false,
 )
 from teacher_student.theory.bound import Bound
 from teacher_student.theory.pac import agnostic_error, agnostic_sample_size, realizable_error, realizable_sample_size
@@ -296,6 +297,6 @@ def _teachers(num_queries: int, cutoff: int, failure: float, epsilon: float, del
 
 def _best_error(best_error: float, realizable: bool) -> float:
     best = fraction_of_one("best_error", best_error)
-    if realizable and best > 0:
+    if true_or_false("realizable", realizable) and best > 0:
         raise ArgumentError(f"best_error must be 0 in the realizable case, got {best_error}; pass realizable=False")
     return best

@@ -20,6 +20,9 @@ from scipy.special import logsumexp
 
 from teacher_student.arguments import ArgumentError, positive_integer, probability
 
+LARGEST_DIMENSION = 10**7
+"""Binomials are summed up to the VC dimension; more would not end."""
+
 LARGEST_SAMPLE = 10**30
 """Sample sizes are searched up to here."""
 
@@ -30,7 +33,8 @@ def log_growth(num_points: int, vc_dimension: int) -> float:
     >>> round(math.exp(log_growth(10, 1)), 6)
     11.0
     """
-    points, dimension = positive_integer("num_points", num_points), positive_integer("vc_dimension", vc_dimension)
+    points = positive_integer("num_points", num_points)
+    dimension = positive_integer("vc_dimension", vc_dimension, maximum=LARGEST_DIMENSION)
     if points <= dimension:
         return points * math.log(2)
     index = np.arange(dimension)
@@ -52,7 +56,7 @@ def realizable_sample_size(alpha: float, failure: float, vc_dimension: int) -> i
     max((4/alpha) log2(2/failure), (8V/alpha) log2(13/alpha)).
     """
     alpha, failure = probability("alpha", alpha), probability("failure", failure)
-    vc_dimension = positive_integer("vc_dimension", vc_dimension)
+    vc_dimension = positive_integer("vc_dimension", vc_dimension, maximum=LARGEST_DIMENSION)
     closed = max(4 / alpha * math.log2(2 / failure), 8 * vc_dimension / alpha * math.log2(13 / alpha))
     return min(math.ceil(closed), _smallest(lambda size: realizable_error(size, vc_dimension, failure) <= alpha))
 

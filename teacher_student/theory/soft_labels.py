@@ -17,7 +17,14 @@ from __future__ import annotations
 
 import math
 
-from teacher_student.arguments import ArgumentError, finite_number, positive_integer, positive_number, probability
+from teacher_student.arguments import (
+    ArgumentError,
+    finite_number,
+    positive_integer,
+    positive_number,
+    probability,
+    true_or_false,
+)
 from teacher_student.theory.bound import Bound
 from teacher_student.theory.release_utility import teachers_for_distance
 
@@ -79,7 +86,7 @@ def concentration_radius(stability: float, num_examples: int, *, sharp: bool = F
     examples = positive_integer("num_examples", num_examples, maximum=_MOST_EXAMPLES)
     printed = 4 * _stability(stability) * math.sqrt(2 * examples)
     note = "printed radius is valid; Chebyshev's inequality averaged over the coins gives a quarter of it"
-    return Bound(printed / 4 if sharp else printed, printed, "Lemma unif-stab", note, printed / 4)
+    return Bound(printed / 4 if true_or_false("sharp", sharp) else printed, printed, "Lemma unif-stab", note, printed / 4)
 
 
 def teachers_for_concentration(failure: float) -> int:
@@ -153,7 +160,7 @@ def strong_quality_teachers(scale: float, threshold: float, failure: float) -> B
 
 def soft_num_teachers(epsilon: float, delta: float, num_queries: int, cutoff: int, failure: float) -> Bound:
     """Teachers that A_SL-Quer needs to answer as Theorem mainUtil says, with probability 1 - failure."""
-    distance = soft_distance(epsilon, delta, num_queries, cutoff, failure / 2)
+    distance = soft_distance(epsilon, delta, num_queries, cutoff, probability("failure", failure) / 2)
     logarithm = math.log(8 * num_queries * cutoff / min(failure, delta))
     printed = 136 * logarithm * math.sqrt(2 * cutoff * math.log(2 / delta)) / epsilon
     note = "distance k/6 - 1 instead of k/3, corrected threshold, sampling term stated"
