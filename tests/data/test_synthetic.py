@@ -27,8 +27,8 @@ def test_generators_are_seeded_and_nested(generate):
     assert (larger.private_labels[:200] == data.private_labels).all()
     assert (larger.public_features == data.public_features).all()
     assert data.neighbours == "add_remove"
-    for sizes in ((0, 1, 1), (1, 0, 1), (1, 1, 0)):
-        with pytest.raises(ArgumentError, match="num_private must be an integer from 1 to"):
+    for name, sizes in (("num_private", (0, 1, 1)), ("num_public", (1, 0, 1)), ("num_evaluation", (1, 1, 0))):
+        with pytest.raises(ArgumentError, match=f"{name} must be an integer from 1 to"):
             generate(*sizes)
 
 

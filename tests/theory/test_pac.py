@@ -70,7 +70,7 @@ def test_uniform_deviation_holds_for_all_thresholds_at_once():
 
 
 def test_bad_input_is_one_clear_line():
-    with pytest.raises(ArgumentError, match="vc_dimension must be a positive integer, got 0"):
+    with pytest.raises(ArgumentError, match="vc_dimension must be an integer from 1 to 10000000, got 0"):
         realizable_sample_size(0.1, 0.1, 0)
     with pytest.raises(ArgumentError, match="alpha must lie strictly between 0 and 1"):
         agnostic_sample_size(1.2, 0.1, 3)
