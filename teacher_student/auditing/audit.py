@@ -137,6 +137,8 @@ def audit(
     positive_integer("cutoff", cutoff)
     positive_integer("trials", trials, minimum=100)
     probability("false_alarm", false_alarm)
+    if seed is not None:
+        positive_integer("seed", seed, minimum=0)
     choice("mechanism", mechanism, MECHANISMS if bins is None else THRESHOLD_MECHANISMS)
     sizes = {**_sizes(mechanism, cutoff, num_queries), **options}
     if bins is None:

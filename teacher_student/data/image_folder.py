@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.arguments import ArgumentError, choice, positive_integer
+from teacher_student.arguments import ArgumentError, choice, file_path, positive_integer
 from teacher_student.data.dataset import PrivateDataset
 from teacher_student.data.splits import public_split
 from teacher_student.data.vision import scale_images
@@ -120,7 +120,7 @@ def _class_names(class_names: Sequence[str] | None, evaluation: str | Path | Non
 
 
 def _folder(argument: str, path: str | Path) -> Path:
-    folder = Path(path).expanduser()
+    folder = file_path(argument, path).expanduser()
     if not folder.is_dir():
         raise ArgumentError(f"{argument} must be a folder of images, got {path}")
     return folder

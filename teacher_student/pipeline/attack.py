@@ -129,6 +129,8 @@ def attack_student(
     probability("error", error)
     positive_integer("worlds", worlds, minimum=60)
     positive_integer("num_teachers", num_teachers, minimum=2)
+    if seed is not None:
+        positive_integer("seed", seed, minimum=0, maximum=2**32 - 1)
     claim: dict[str, Any] = {"mechanism": mechanism, "epsilon": epsilon, "delta": delta, "cutoff": cutoff, **options}
     LabelSession(2, num_queries=QUERIES + CANARIES, num_teachers=num_teachers, **claim).close()  # refuses what cannot be
     data = Worlds.make(worlds, num_teachers, secrets.randbits(32) if seed is None else seed)
