@@ -136,14 +136,17 @@ class RunSettings:
 
     @property
     def choices(self) -> dict[str, float | str | bool]:
-        """Public settings by their names in the config, without the data's: those may name files and sizes that are private."""
+        """Public settings by their names in the config, without the data's: those may name files and sizes that are private.
+
+        Of a learner's options only numbers and truth values: texts may be paths, or keys to somebody's service.
+        """
         privacy = {name: getattr(self.privacy, name) for name in ("epsilon", "delta", "cutoff", "bins", "neighbours")}
         tree = {
             "seed": self.seed,
             "privacy": privacy,
             "mechanism": {"name": self.privacy.mechanism, **self.privacy.options},
             "teachers": {"number": self.num_teachers, "training": self.training.to_dict()},
-            "learner": _described(self.learner),
+            "learner": _numbers(_described(self.learner)),
             "student": {"network": _described(self.student_network), "settings": dataclasses.asdict(self.student)},
         }
         return dict(_flat(tree))
@@ -157,6 +160,10 @@ def _described(thing: Any) -> dict[str, Any]:
         return {"name": getattr(thing.func, "__name__", type(thing.func).__name__), **thing.keywords}
     options = thing.get_params(deep=False) if hasattr(thing, "get_params") else {}
     return {"name": getattr(thing, "__name__", type(thing).__name__), **options}
+
+
+def _numbers(described: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in described.items() if name == "name" or isinstance(value, bool | int | float)}
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float | str | bool]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import json
 import shutil
 import stat
@@ -15,6 +16,7 @@ import torch
 from teacher_student import ABSTAIN, HALTED, ArgumentError
 from teacher_student.app import compose, settings_from_config
 from teacher_student.pipeline import RunSettings, hard_labels, load_student, query_rounds, run, stages, verify_folder
+from teacher_student.pipeline.settings import Estimator
 from teacher_student.student import predict_probabilities
 
 
@@ -47,6 +49,13 @@ def test_labels_on_file_are_the_release_and_mostly_right(finished):
     assert finished.release.answered.sum() > 100
     assert finished.metrics["accuracy"] > 0.85
     assert set(finished.release.labels.tolist()) <= {0, 1, 2, ABSTAIN, HALTED}
+
+
+def test_texts_among_a_learners_options_are_not_published():
+    build = functools.partial(dict, key="sk-4711", model="/home/ann/model.bin", depth=3, sparse=True)
+    choices = dataclasses.replace(settings(), learner=Estimator(build)).choices
+    found = {name: value for name, value in choices.items() if name.startswith("learner.")}
+    assert found == {"learner.name": "dict", "learner.depth": 3, "learner.sparse": True}
 
 
 def test_verify_recomputes_and_rejects_a_boast(finished, tmp_path):
