@@ -1,68 +1,234 @@
-"""Reproduce the README's table of student accuracies: mean over public splits, with fresh shards and fresh noise for each.
+"""Reproduce the README's tables of students: mechanisms on the same teachers, over public splits with fresh shards and noise.
 
-uv run scripts/reproduce.py                        # UCI Adult, epsilon 1 and 2, ten splits: about two minutes on two cores
-uv run scripts/reproduce.py --splits 20 --override student.settings.unanswered=drop
+uv run scripts/reproduce.py                                  # UCI Adult: all methods, five budgets, eight splits
+uv run scripts/reproduce.py --table digits                   # scikit-learn's digits, ten classes
+uv run scripts/reproduce.py --splits 10 --only stability corrected --epsilons 1 2
+uv run scripts/reproduce.py --table published                # labels from the published vote counts (scripts/mechanism_table.py)
+
+Prints Markdown (mean over splits ± standard error of the student's accuracy) and writes JSON and a plot beside it (--out).
+Every guarantee is data-independent, delta 1e-5. A split has its own public pool, shard key, teachers and noise; the mechanisms of
+one split share teachers where their settings are the same.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 
-from teacher_student import pipeline
+from teacher_student import ArgumentError
 from teacher_student.app import compose, settings_from_config
+from teacher_student.benchmarks.peers import fit_dp_sgd
+from teacher_student.monitoring.console import Display
+from teacher_student.pipeline.answers import answers_of
+from teacher_student.pipeline.baselines import baselines
+from teacher_student.pipeline.folder import open_run
+from teacher_student.pipeline.judgement import judge
+from teacher_student.pipeline.ranks import ALONE
+from teacher_student.pipeline.runner import Asked, ask_teachers
+from teacher_student.pipeline.settings import RunSettings
 
-BUDGETS = {1.0: 100, 2.0: 300}
-"""Epsilon, and the public cutoff that goes with it."""
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
+COMMON = ("privacy.delta=1e-5", "baselines=false", "logger=none", "budget.ledger=null")
 
 
-def accuracies(experiment: str, epsilon: float, cutoff: int, seeds: range, overrides: list[str]) -> tuple[list[float], list[int]]:
-    """Run the whole way once for each seed, each with its own split, shard key and noise."""
-    found, answered = [], []
-    for seed in seeds:
-        settings = settings_from_config(
-            compose(
-                "run",
-                [
-                    f"experiment={experiment}",
-                    f"privacy.epsilon={epsilon}",
-                    f"privacy.cutoff={cutoff}",
-                    f"seed={seed}",
-                    "baselines=false",
-                    "logger=none",
-                    "budget.ledger=null",  # nothing is kept of these runs
-                    *overrides,
-                ],
-            )
-        )
-        with tempfile.TemporaryDirectory() as folder:
-            result = pipeline.run(settings, Path(folder) / "run")
-        found.append(result.metrics["accuracy"])
-        answered.append(int(result.release.answered.sum()))
-        print(f"  split {seed}: {answered[-1]:,} labels, student {found[-1]:.2%}", flush=True)
-    return found, answered
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A row of a table.
+
+    Attributes:
+        name: of the row.
+        teachers: overrides that say which teachers are trained; rows with the same ones share them.
+        labels: overrides that say what is released and how the student learns.
+        budgets: for each epsilon the override that goes with it (a cutoff, a number of queries); all of them public.
+    """
+
+    name: str
+    teachers: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    budgets: dict[float, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+
+def asking(*numbers: int) -> dict[float, tuple[str, ...]]:
+    """Return how many queries are asked at each epsilon."""
+    return {epsilon: (f"queries.total={number}",) for epsilon, number in zip(EPSILONS, numbers, strict=True)}
+
+
+def halting(*cutoffs: int) -> dict[float, tuple[str, ...]]:
+    """Return the cutoff at each epsilon."""
+    return {epsilon: (f"privacy.cutoff={cutoff}",) for epsilon, cutoff in zip(EPSILONS, cutoffs, strict=True)}
+
+
+ADULT = ("experiment=adult",)
+PLAIN = ("~mechanism.threshold_ratio",)  # an option of the stability mechanism alone
+CORRECTED = ("experiment=adult_fractions",)
+DIGITS = ("experiment=digits",)
+
+TABLES = {
+    "adult": (
+        Method("stability", ADULT, (), halting(50, 50, 100, 300, 600)),
+        Method("gnmax", ADULT, ("mechanism=gnmax", *PLAIN), asking(100, 200, 500, 1500, 4000)),
+        Method("confident_gnmax", ADULT, ("mechanism=confident_gnmax", *PLAIN), asking(100, 200, 500, 1500, 4000)),
+        Method("lnmax", ADULT, ("mechanism=lnmax", *PLAIN), asking(100, 200, 500, 1500, 4000)),
+        Method("noisy_fraction", CORRECTED, ("correction.rounds=0",)),
+        Method("corrected", CORRECTED),
+    ),
+    "digits": (
+        Method("stability", DIGITS, ("mechanism=stability",), halting(3, 3, 3, 5, 10)),
+        Method("gnmax", DIGITS, ("mechanism=gnmax",), asking(20, 30, 50, 80, 100)),
+        Method("lnmax", DIGITS, ("mechanism=lnmax",), asking(20, 30, 50, 80, 100)),
+        Method("exponential", DIGITS, ("mechanism=exponential",), asking(20, 30, 50, 80, 100)),
+        Method("noisy_fraction", DIGITS, ("mechanism=noisy_fraction", "queries.order=file"), asking(20, 50, 100, 200, 400)),
+    ),
+}
+
+
+def settings_of(method: Method, epsilon: float, split: int) -> RunSettings:
+    """Return the settings of one cell of the table."""
+    budget = method.budgets.get(epsilon, ())
+    overrides = [*method.teachers, *method.labels, *budget, *COMMON, f"privacy.epsilon={epsilon}", f"seed={split}"]
+    return settings_from_config(compose("run", overrides))
+
+
+def student_accuracy(asked: Asked, settings: RunSettings, folder: Path) -> float:
+    """Release labels of votes that are there, teach a student, and return its accuracy; NaN where nothing was answered."""
+    run = open_run(folder, settings.config)
+    shutil.copy(asked.folder.private / "shards.json", run.private / "shards.json")  # correcting teachers need the shards
+    answers = answers_of(settings)
+    release = answers.release_labels(run, asked.dataset, asked.votes, settings, silent, None)
+    if not release.answered.any():
+        return float("nan")
+    student = answers.teach(run, asked.dataset, release, settings, silent)
+    return judge(student.publishable, asked.dataset).metrics["accuracy"]
+
+
+def silent(done: int, text: str) -> None:
+    """Show no progress."""
+
+
+def one_split(table: str, methods: tuple[Method, ...], epsilons: tuple[float, ...], split: int) -> list[dict[str, Any]]:
+    """Return the cells of one split: {method, epsilon, split, accuracy}."""
+    return [{"split": split, **cell} for cell in _cells(table, methods, epsilons, split)]
+
+
+def _cells(table: str, methods: tuple[Method, ...], epsilons: tuple[float, ...], split: int) -> Iterator[dict[str, Any]]:
+    asked: dict[tuple[str, ...], Asked] = {}
+    with Display("quiet").only(), tempfile.TemporaryDirectory() as place:
+        for method in methods:
+            if method.teachers not in asked:
+                first = settings_of(method, epsilons[0], split)
+                found = ask_teachers(first, Path(place) / f"teachers{len(asked)}", Display("quiet"), ALONE)
+                assert found is not None
+                asked[method.teachers] = found
+            for epsilon in epsilons:
+                settings = settings_of(method, epsilon, split)
+                accuracy = student_accuracy(asked[method.teachers], settings, Path(place) / f"{method.name}{epsilon}")
+                yield {"method": method.name, "epsilon": epsilon, "accuracy": accuracy}
+        common = asked[methods[0].teachers]
+        yield from _peers(table, common, settings_of(methods[0], 1.0, split), epsilons, split)
+
+
+def _peers(table: str, asked: Asked, settings: RunSettings, epsilons: tuple[float, ...], split: int) -> Iterator[dict[str, Any]]:
+    """What the students are measured against: without noise, without teachers, and DP-SGD."""
+    answers = answers_of(settings)
+    counts = answers.count_votes(asked.votes, settings)
+    figures = baselines(asked.dataset, answers.noiseless_targets(counts, settings), settings)
+    for name in ("student of noiseless labels", "non-private model"):
+        yield {"method": name, "epsilon": None, "accuracy": figures[name]["accuracy"]}
+    for epsilon in epsilons if table == "adult" else ():
+        model = fit_dp_sgd(asked.dataset, epsilon, 1e-5, seed=split)
+        yield {"method": "DP-SGD (Opacus)", "epsilon": epsilon, "accuracy": judge(model, asked.dataset).metrics["accuracy"]}
+
+
+def markdown(cells: list[dict[str, Any]], epsilons: tuple[float, ...]) -> str:
+    """Return the table: a row for each method, mean ± standard error in percent."""
+    rows = ["| epsilon | " + " | ".join(f"{epsilon:g}" for epsilon in epsilons) + " |", "|---|" + "---:|" * len(epsilons)]
+    for method in dict.fromkeys(cell["method"] for cell in cells):
+        own = [cell for cell in cells if cell["method"] == method]
+        columns = [summary([cell["accuracy"] for cell in own if cell["epsilon"] in (epsilon, None)]) for epsilon in epsilons]
+        rows.append(f"| {method} | " + " | ".join(columns) + " |")
+    return "\n".join(rows)
+
+
+def summary(values: list[float]) -> str:
+    """Return mean ± standard error over the splits that answered, in percent; how many answered where some did not."""
+    found = np.array([value for value in values if np.isfinite(value)]) * 100
+    if not len(found):
+        return "–"
+    error = found.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else float("nan")
+    note = "" if len(found) == len(values) else f" ({len(found)} of {len(values)})"
+    return f"{found.mean():.2f} ± {error:.2f}{note}"
+
+
+def plot(cells: list[dict[str, Any]], path: Path) -> None:
+    """Draw accuracy against epsilon, a line for each method."""
+    import matplotlib.pyplot as plt
+
+    from teacher_student.monitoring.plots import STYLE
+
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(6.4, 4.0))
+        for method in dict.fromkeys(cell["method"] for cell in cells):
+            own = [cell for cell in cells if cell["method"] == method and np.isfinite(cell["accuracy"])]
+            if own and own[0]["epsilon"] is None:
+                axes.axhline(100 * np.mean([cell["accuracy"] for cell in own]), linestyle=":", linewidth=1, label=method)
+                continue
+            epsilons = sorted({cell["epsilon"] for cell in own})
+            groups = [[100 * cell["accuracy"] for cell in own if cell["epsilon"] == epsilon] for epsilon in epsilons]
+            errors = [np.std(group, ddof=1) / np.sqrt(len(group)) if len(group) > 1 else 0.0 for group in groups]
+            axes.errorbar(epsilons, [np.mean(group) for group in groups], yerr=errors, marker="o", markersize=3, label=method)
+        axes.set_xscale("log", base=2)
+        axes.set_xlabel("epsilon (delta = 1e-5)")
+        axes.set_ylabel("accuracy of the student, %")
+        axes.legend(fontsize=7)
+        figure.savefig(path, dpi=150, bbox_inches="tight")
+        plt.close(figure)
 
 
 def main() -> None:
-    """Print a row for each budget."""
+    """Print a table, and write its numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--experiment", default="adult")
-    parser.add_argument("--splits", type=int, default=10, help="number of public splits (default 10)")
-    parser.add_argument("--first", type=int, default=0, help="first seed (default 0)")
-    parser.add_argument("--override", nargs="*", default=[], help="further Hydra overrides")
+    parser.add_argument("--table", default="adult", choices=[*TABLES, "published"])
+    parser.add_argument("--splits", type=int, default=8, help="number of public splits (default 8)")
+    parser.add_argument("--first", type=int, default=0, help="first split, a seed (default 0)")
+    parser.add_argument("--epsilons", type=float, nargs="*", default=EPSILONS, help=f"of {EPSILONS}")
+    parser.add_argument("--only", nargs="*", help="names of methods")
+    parser.add_argument("--workers", type=int, default=1, help="processes, each with splits of its own")
+    parser.add_argument("--out", type=Path, default=Path("runs") / "tables", help="folder for JSON and plot")
     options = parser.parse_args()
-    rows = []
-    for epsilon, cutoff in BUDGETS.items():
-        print(f"epsilon {epsilon:g}, cutoff {cutoff}")
-        seeds = range(options.first, options.first + options.splits)
-        found, answered = accuracies(options.experiment, epsilon, cutoff, seeds, options.override)
-        error = np.std(found, ddof=1) / np.sqrt(len(found)) if len(found) > 1 else float("nan")
-        rows.append(f"| {epsilon:g} | {cutoff} | {np.mean(answered):,.0f} | {np.mean(found):.2%} ± {error:.2%} |")
-    print("\n| epsilon | cutoff | labels released | student accuracy (mean ± standard error) |\n|---|---|---|---|")
-    print("\n".join(rows))
+    if options.table == "published":
+        sys.exit(subprocess.call([sys.executable, Path(__file__).with_name("mechanism_table.py")]))
+    methods = tuple(method for method in TABLES[options.table] if not options.only or method.name in options.only)
+    epsilons = tuple(options.epsilons)
+    if not methods or not set(epsilons) <= set(EPSILONS) or options.splits < 1:
+        raise SystemExit(
+            f"--only, --epsilons and --splits must name methods of the table, budgets of {EPSILONS} and a number of splits"
+        )
+    splits = range(options.first, options.first + options.splits)
+    try:
+        jobs = (delayed(one_split)(options.table, methods, epsilons, split) for split in splits)
+        cells = [cell for found in Parallel(n_jobs=options.workers, return_as="generator")(jobs) for cell in _told(found)]
+    except ArgumentError as error:
+        raise SystemExit(str(error)) from error
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / f"{options.table}.json").write_text(json.dumps(cells, indent=1) + "\n")
+    plot(cells, options.out / f"{options.table}.png")
+    print(markdown(cells, epsilons))
+
+
+def _told(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    print(f"split {cells[0]['split']} done", file=sys.stderr, flush=True)
+    return cells
 
 
 if __name__ == "__main__":

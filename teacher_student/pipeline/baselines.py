@@ -56,4 +56,4 @@ def _figures(
         seed=settings.seed,
         trainer_options=one_process(settings.trainer),
     )
-    return judge(model, dataset).metrics
+    return judge(model.publishable, dataset).metrics

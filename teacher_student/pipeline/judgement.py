@@ -6,9 +6,10 @@ import dataclasses
 
 import numpy as np
 import numpy.typing as npt
+from torch import nn
 
 from teacher_student.data import PrivateDataset
-from teacher_student.student import Student, predict_probabilities
+from teacher_student.student import predict_probabilities
 from teacher_student.student.evaluation import confusion_matrix, evaluate
 
 
@@ -33,12 +34,12 @@ class Judgement:
         return self if self.public else Judgement({}, None, None, True)
 
 
-def judge(student: Student, dataset: PrivateDataset) -> Judgement:
-    """Evaluate a student on the dataset's evaluation set."""
+def judge(network: nn.Module, dataset: PrivateDataset) -> Judgement:
+    """Evaluate a network, from the student's features to logits, on the dataset's evaluation set."""
     features, labels = dataset.student_evaluation_features, dataset.evaluation_labels
     if features is None or labels is None:
         return Judgement({}, None, None, dataset.evaluation_public)
-    probabilities = predict_probabilities(student.publishable, features)
+    probabilities = predict_probabilities(network, features)
     return Judgement(
         metrics=evaluate(probabilities, labels),
         majority=float(np.bincount(labels).max() / len(labels)),

@@ -224,7 +224,7 @@ def _report(
     settings: RunSettings,
     display: Display,
 ) -> RunResult:
-    judgement = judge(student, dataset)
+    judgement = judge(student.publishable, dataset)
     with display.stage("comparison") as advance:
         noiseless = answers_of(settings).noiseless_targets(counts, settings)
         figures = baselines(dataset, noiseless, settings) if settings.baselines else {}

@@ -85,10 +85,10 @@ def correct_student(
     check_points(features, shares)
     positive_integer("seed", seed, minimum=0, maximum=LARGEST_SEED)
     plain = dataclasses.replace(settings, method="supervised", prior_precision=0.0, weight_decay=0.0)
-    points, kept = torch.as_tensor(features), copy.deepcopy(before)
+    points, kept = torch.as_tensor(features), copy.deepcopy(before).train()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         noise = LabelNoise(0.0, shares.probabilities.shape[1])
         method = Correction(plain, noise, views_of(points, plain.augmentation), kept, distance)
-        network = copy.deepcopy(before).requires_grad_()
+        network = copy.deepcopy(before).requires_grad_().train()
         return fit_once(network, method, points, shares, plain, quiet(trainer_options), report).eval()

@@ -1,0 +1,73 @@
+"""DP-SGD on the same records: the peer that tables of private models should hold. Needs opacus (development only)."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
+from teacher_student.data import PrivateDataset
+from teacher_student.student import Standardized
+from teacher_student.teachers import LogisticRegression
+
+BATCH, EPOCHS, LEARNING_RATE, CLIP = 1024, 20, 2.0, 1.0
+"""Tried on Adult at epsilon 1: learning rates 1, 2 and 4, norms 0.5 and 1, 20 and 40 epochs; all lie within 0.3 points."""
+
+
+def fit_dp_sgd(
+    dataset: PrivateDataset,
+    epsilon: float,
+    delta: float,
+    *,
+    seed: int = 0,
+    learning_rate: float = LEARNING_RATE,
+    clip: float = CLIP,
+    epochs: int = EPOCHS,
+) -> nn.Module:
+    """Return a logistic regression on the student's columns, trained by DP-SGD with Poisson sampling (Opacus).
+
+    Its noise is Opacus' own, from a seeded generator and in floating point: a measure for tables, not a private release.
+
+    Args:
+        dataset: whose records, in the student's columns, it learns from; the input scaling is a student's, of public points.
+        epsilon: of the whole training, add_remove.
+        delta: likewise.
+        seed: of sampling and noise.
+        learning_rate: of plain SGD.
+        clip: norm at which each record's gradient is cut off.
+        epochs: expected passes.
+    """
+    from opacus import PrivacyEngine
+
+    records = dataset.student_private_features
+    assert records is not None
+    torch.manual_seed(seed)
+    shape = records.shape[1:]
+    scaling = Standardized(nn.Identity(), shape).fit(dataset.student_points)
+    with torch.no_grad():
+        inputs = scaling(torch.as_tensor(records))
+    model: nn.Module = LogisticRegression(int(np.prod(shape)), dataset.num_classes)
+    optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
+    loader = DataLoader(TensorDataset(inputs, torch.as_tensor(dataset.private_labels)), batch_size=BATCH)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Opacus: it says that its noise is not secure, as does this docstring
+        private, optimizer, loader = PrivacyEngine().make_private_with_epsilon(
+            module=model,
+            optimizer=optimizer,
+            data_loader=loader,
+            target_epsilon=epsilon,
+            target_delta=delta,
+            epochs=epochs,
+            max_grad_norm=clip,
+        )
+        for _ in range(epochs):
+            for features, labels in loader:
+                optimizer.zero_grad()
+                functional.cross_entropy(private(features), labels).backward()
+                optimizer.step()
+    scaling.network = model.eval()
+    return scaling

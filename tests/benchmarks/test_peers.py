@@ -1,0 +1,60 @@
+"""DP-SGD as a peer, and the script that puts it beside the students."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from teacher_student.benchmarks.peers import fit_dp_sgd
+from teacher_student.data import gaussian_blobs
+from teacher_student.pipeline.judgement import judge
+
+pytest.importorskip("opacus")
+SCRIPT = Path(__file__).parents[2] / "scripts" / "reproduce.py"
+
+
+@pytest.fixture(scope="module")
+def reproduce():
+    spec = importlib.util.spec_from_file_location("reproduce", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["reproduce"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["reproduce"]
+
+
+@pytest.mark.filterwarnings("ignore")  # of opacus
+def test_dp_sgd_learns_and_pays_in_accuracy():
+    dataset = gaussian_blobs(seed=0, num_private=2000, num_public=100, num_evaluation=1000, num_classes=3, dimension=2)
+    free, tight = (judge(fit_dp_sgd(dataset, epsilon, 1e-5, epochs=2), dataset).metrics for epsilon in (50.0, 0.05))
+    assert free["accuracy"] > 0.9
+    assert tight["brier score"] > free["brier score"]
+
+
+def test_summaries_say_how_many_answered(reproduce):
+    assert reproduce.summary([0.8, 0.9]) == "85.00 ± 5.00"
+    assert reproduce.summary([0.8, 0.9, np.nan]) == "85.00 ± 5.00 (2 of 3)"
+    assert reproduce.summary([np.nan]) == "–"
+
+
+def test_every_cell_composes(reproduce):
+    for methods in reproduce.TABLES.values():
+        for method in methods:
+            for epsilon in reproduce.EPSILONS:
+                assert reproduce.settings_of(method, epsilon, 0).privacy.epsilon == epsilon
+
+
+@pytest.mark.slow
+def test_a_small_table(reproduce, tmp_path, monkeypatch, capsys):
+    arguments = ["--table", "digits", "--splits", "2", "--epsilons", "4", "--only", "exponential", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["reproduce.py", *arguments])
+    reproduce.main()
+    table = capsys.readouterr().out
+    assert "| exponential | " in table
+    assert len(json.loads((tmp_path / "digits.json").read_text())) == 6
+    assert (tmp_path / "digits.png").stat().st_size > 10_000
