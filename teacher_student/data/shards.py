@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import secrets
+import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -136,13 +137,19 @@ class ShardManifest:
         return f"ShardManifest(num_shards={self.num_shards}, unit={self.unit!r}, neighbours={self.neighbours!r})"
 
     def save(self, path: str | Path) -> None:
-        """Write JSON, readable by the owner only, in one step: a killed run leaves the old file or the new one."""
+        """Write JSON, readable by the owner only, whole and once: of two processes that try, one does, and both keys never mix.
+
+        Raises:
+            FileExistsError: there is a manifest already.
+        """
         target = Path(path)
-        partial = target.with_name(target.name + ".partial")
-        partial.unlink(missing_ok=True)
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            json.dump(asdict(self), file, indent=2)
-        partial.replace(target)
+        handle, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # of mode 0600
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(asdict(self), file, indent=2)
+            os.link(draft, target)
+        finally:
+            Path(draft).unlink()
 
     @classmethod
     def load(cls, path: str | Path) -> ShardManifest:

@@ -46,7 +46,10 @@ def make_shards(folder: RunFolder, dataset: PrivateDataset, settings: RunSetting
     if path.exists():
         return ShardManifest.load(path).remake(dataset)
     shards, manifest = shard_dataset(dataset, settings.num_teachers)
-    manifest.save(path)
+    try:
+        manifest.save(path)
+    except FileExistsError:  # another process was first, and its key counts
+        return ShardManifest.load(path).remake(dataset)
     return shards
 
 

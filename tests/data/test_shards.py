@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.data import PrivateDataset, ShardManifest, Shards, assign_shards, make_shards, shard_dataset
+from teacher_student.data import PrivateDataset, ShardManifest, Shards, assign_shards, gaussian_blobs, make_shards, shard_dataset
 
 KEY = b"0123456789abcdef"
 IDS = st.lists(st.one_of(st.integers(), st.text()), min_size=1, max_size=30, unique=True)
@@ -216,7 +216,6 @@ def test_the_manifest_survives_the_disk_and_is_for_its_owner_only(tmp_path):
     shards, manifest = shard_dataset(dataset(range(30)), 5)
     path = tmp_path / "shards.json"
     manifest.save(path)
-    manifest.save(path)  # again over the old one
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["shards.json"]
     assert ShardManifest.load(path) == manifest
@@ -304,3 +303,14 @@ def test_the_encoding_of_ids_never_changes():
     """Frozen values: a change would move the records of every run that resumes."""
     frozen = [4240, 591, 7430, 5335, 3866, 9675, 4052]
     assert assign_shards([0, 1, -5, 2**70, "", "1", "\u00e9"], 10_000, KEY).tolist() == frozen
+
+
+def test_of_two_processes_one_writes_the_manifest(tmp_path):
+    dataset = gaussian_blobs(seed=0, num_private=50, num_public=5, num_evaluation=5, num_classes=2, dimension=2)
+    (_, first), (_, second) = shard_dataset(dataset, 4), shard_dataset(dataset, 4)
+    first.save(tmp_path / "shards.json")
+    with pytest.raises(FileExistsError):
+        second.save(tmp_path / "shards.json")
+    assert ShardManifest.load(tmp_path / "shards.json") == first
+    assert [path.name for path in tmp_path.iterdir()] == ["shards.json"]
+    assert (tmp_path / "shards.json").stat().st_mode & 0o777 == 0o600

@@ -40,7 +40,9 @@ def build_engine(network: Network, settings: TrainingSettings, example: Tensor, 
     Raises:
         ArgumentError: the named engine cannot train this network, or would couple its teachers.
     """
-    base = network()
+    with torch.random.fork_rng(devices=[]):  # what a network draws for itself is the same in every process, and in resumed runs
+        torch.default_generator.manual_seed(0)
+        base = network()
     if not isinstance(base, nn.Module):
         raise ArgumentError(f"network must be a callable that returns an nn.Module, got {type(base).__name__}")
     base = base.to(settings.dtype)
