@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random import Generator
 
-from teacher_student.arguments import ArgumentError, fraction_of_one, positive_integer, positive_number
+from teacher_student.arguments import floats, fraction_of_one, positive_integer, positive_number
 from teacher_student.data.dataset import PrivateDataset
 
 Floats = npt.NDArray[np.float64]
@@ -117,10 +117,8 @@ def low_label_noise_probability(points: Floats, gap: float = 1.0) -> Floats:
     >>> low_label_noise_probability(np.array([-1.0, 1.0])).round(4)
     array([0.0023, 0.9977])
     """
-    gap = positive_number("gap", gap)
-    if not np.issubdtype(np.asarray(points).dtype, np.floating) and not np.issubdtype(np.asarray(points).dtype, np.integer):
-        raise ArgumentError(f"points must be numbers, got {points!r}")
-    return np.array([math.erfc(-2 * float(x) / gap) / 2 for x in np.ravel(points)]).reshape(np.shape(points))
+    gap, points = positive_number("gap", gap), floats("points", points)
+    return np.array([math.erfc(-2 * float(x) / gap) / 2 for x in points.ravel()]).reshape(points.shape)
 
 
 def _assemble(name: str, draw: Draw, sizes: tuple[int, int, int], num_classes: int, seed: int) -> PrivateDataset:

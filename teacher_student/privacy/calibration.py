@@ -60,7 +60,7 @@ def calibrate_soft(
 ) -> Parameters:
     """Return parameters for soft labels: their cutoff is the unit budget U = 2 T, two units for an unstable query."""
     units = 2 * check_cutoff(cutoff)
-    if mechanism != StabilityPaper.mechanism:
+    if choice("mechanism", mechanism, _ALL) != StabilityPaper.mechanism:
         return calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=units, num_queries=num_queries, **options)
     epsilon, delta = positive_number("epsilon", epsilon), probability("delta", delta)
     found = StabilityPaper.calibrate_soft(epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)

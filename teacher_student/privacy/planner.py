@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from teacher_student.arguments import ArgumentError, positive_integer
+from teacher_student.arguments import ArgumentError, choice, listed, positive_integer
 from teacher_student.privacy.calibration import REGISTRY
 from teacher_student.privacy.choosing import SHARES, Request, choose_cutoff, choose_parameters
 from teacher_student.privacy.parameters import Parameters
@@ -154,9 +154,6 @@ def plan(
     >>> print(found.recommendation.splitlines()[0])
     If 0.1% of the queries are unstable, take gnmax (100 answers): about 100 of 100 labels.
     """
-    for name, given in (("shares", shares), ("cutoffs", cutoffs), ("mechanisms", mechanisms)):
-        if isinstance(given, str) or not isinstance(given, Sequence | None):
-            raise ArgumentError(f"{name} must be a list, got {given!r}")
     request = Request(
         num_teachers=num_teachers,
         num_queries=num_queries,
@@ -165,17 +162,16 @@ def plan(
         failure=failure,
         num_classes=num_classes,
         clear_share=clear_share,
-        shares=tuple(shares),
+        shares=listed("shares", shares),
     )
     if cutoffs is not None:
-        cutoffs = [positive_integer("cutoffs", cutoff) for cutoff in cutoffs]
+        cutoffs = [positive_integer("cutoffs", cutoff) for cutoff in listed("cutoffs", cutoffs)]
+    wanted = REGISTRY if mechanisms is None else listed("mechanisms", mechanisms)
     rows, infeasible = [], {}
-    for mechanism in REGISTRY if mechanisms is None else mechanisms:
+    for mechanism in [choice("mechanism", name, REGISTRY) for name in wanted]:
         try:
             rows += _rows(mechanism, request, cutoffs)
         except ArgumentError as reason:
-            if mechanism not in REGISTRY:
-                raise
             infeasible[mechanism] = str(reason)
     return Plan(request=request, table=tuple(rows), infeasible=infeasible)
 

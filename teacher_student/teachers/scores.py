@@ -14,8 +14,8 @@ from torch import Tensor
 from teacher_student import arguments
 from teacher_student.arguments import ArgumentError
 from teacher_student.teachers.module import PointBlock, TeacherEnsemble
-from teacher_student.teachers.records import _tensor
 from teacher_student.teachers.trainer import build_trainer, quiet
+from teacher_student.teachers.training import check_points
 
 _BLOCK = 16_384
 
@@ -81,8 +81,8 @@ def predict_scores(
     """
     if ensemble.num_classes != 2:
         raise ArgumentError(f"num_classes must be 2 for scores, got {ensemble.num_classes}")
-    points = _tensor("public_features", public_features)
-    size = arguments.positive_integer("block", block)
+    points = check_points(ensemble, public_features)
+    size = min(arguments.positive_integer("block", block), max(1, len(points)))
     if len(points) == 0:
         return
     trainer, reader = build_trainer(trainer_options), ScoreReader(ensemble)

@@ -165,6 +165,20 @@ def _manifest(ensemble: TeacherEnsemble, records: ShardedRecords) -> dict[str, A
     }
 
 
+def check_points(ensemble: TeacherEnsemble, public_features: object) -> Tensor:
+    """Return public points as a tensor.
+
+    Raises:
+        ArgumentError: no points, or of a shape that the teachers' network does not take.
+    """
+    points = _tensor("public_features", public_features)
+    if points.ndim < 2 or points.is_complex():
+        raise ArgumentError(f"public_features must be (points, ...) numbers, got {points.dtype} of shape {tuple(points.shape)}")
+    with torch.random.fork_rng(devices=[]):
+        _num_classes(ensemble.network, torch.zeros((2, *points.shape[1:]), dtype=ensemble.settings.dtype))
+    return points
+
+
 def _num_classes(network: Network, example: Tensor) -> int:
     """Width of the network's scores, tried on zeros: the class list never comes from the records."""
     module = network()
@@ -217,8 +231,8 @@ def predict_votes(
     Raises:
         ArgumentError: bad features or options.
     """
-    points = _tensor("public_features", public_features)
-    size = arguments.positive_integer("block", block)
+    points = check_points(ensemble, public_features)
+    size = min(arguments.positive_integer("block", block), max(1, len(points)))
     if len(points) == 0:
         return
     trainer = build_trainer(trainer_options)
