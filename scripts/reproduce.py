@@ -217,18 +217,16 @@ def main() -> None:
     splits = range(options.first, options.first + options.splits)
     try:
         jobs = (delayed(one_split)(options.table, methods, epsilons, split) for split in splits)
-        cells = [cell for found in Parallel(n_jobs=options.workers, return_as="generator")(jobs) for cell in _told(found)]
+        options.out.mkdir(parents=True, exist_ok=True)
+        cells: list[dict[str, Any]] = []
+        for found in Parallel(n_jobs=options.workers, return_as="generator_unordered")(jobs):
+            cells += found
+            (options.out / f"{options.table}.json").write_text(json.dumps(cells, indent=1) + "\n")
+            print(f"split {found[0]['split']} done", file=sys.stderr, flush=True)
     except ArgumentError as error:
         raise SystemExit(str(error)) from error
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / f"{options.table}.json").write_text(json.dumps(cells, indent=1) + "\n")
     plot(cells, options.out / f"{options.table}.png")
     print(markdown(cells, epsilons))
-
-
-def _told(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    print(f"split {cells[0]['split']} done", file=sys.stderr, flush=True)
-    return cells
 
 
 if __name__ == "__main__":
