@@ -18,7 +18,14 @@ from teacher_student.privacy import calibration
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SECTIONS = {part.splitlines()[0]: part for part in TEXT.split("\n## ")}
-FAST = ["console=quiet", "baselines=false", "run_folder=run", "teachers.training.steps=20", "student.settings.epochs=2"]
+FAST = [
+    "console=quiet",
+    "logger=none",
+    "baselines=false",
+    "run_folder=run",
+    "teachers.training.steps=20",
+    "student.settings.epochs=2",
+]
 FEW = ["data.num_private=1500", "data.num_public=200", "teachers.number=100", "privacy.epsilon=8"]
 
 
