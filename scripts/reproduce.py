@@ -70,16 +70,15 @@ def halting(*cutoffs: int) -> dict[float, tuple[str, ...]]:
 
 
 ADULT = ("experiment=adult",)
-PLAIN = ("~mechanism.threshold_ratio",)  # an option of the stability mechanism alone
 CORRECTED = ("experiment=adult_fractions",)
 DIGITS = ("experiment=digits",)
 
 TABLES = {
     "adult": (
         Method("stability", ADULT, (), halting(50, 50, 100, 300, 600)),
-        Method("gnmax", ADULT, ("mechanism=gnmax", *PLAIN), asking(100, 200, 500, 1500, 4000)),
-        Method("confident_gnmax", ADULT, ("mechanism=confident_gnmax", *PLAIN), asking(100, 200, 500, 1500, 4000)),
-        Method("lnmax", ADULT, ("mechanism=lnmax", *PLAIN), asking(100, 200, 500, 1500, 4000)),
+        Method("gnmax", ADULT, ("mechanism=gnmax",), asking(100, 200, 500, 1500, 4000)),
+        Method("confident_gnmax", ADULT, ("mechanism=confident_gnmax",), asking(100, 200, 500, 1500, 4000)),
+        Method("lnmax", ADULT, ("mechanism=lnmax",), asking(100, 200, 500, 1500, 4000)),
         Method("noisy_fraction", CORRECTED, ("correction.rounds=0",)),
         Method("corrected", CORRECTED),
     ),

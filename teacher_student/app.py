@@ -97,7 +97,8 @@ def _no_such_option(choice: str, options: Sequence[str]) -> str:
 
 
 def _meant(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    same = sorted((key for key in known if key.rpartition(".")[2] == name), key=lambda key: not key.startswith("privacy."))
+    close = same or difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f"; did you mean {close[0]}?" if close and close[0] != name else ""
 
 

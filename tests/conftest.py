@@ -1,10 +1,13 @@
-"""What all tests share: none of them writes into the ledger that runs of this checkout keep."""
+"""What all tests share: none writes into the ledger of this checkout, and processes that they start do so quickly."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # many tests start processes, and each would compile torch again
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -118,7 +118,7 @@ def _class_names(classes: Sequence[object] | None, held_out: Columns | None, lab
     if classes is not None or held_out is None:
         raise ArgumentError(
             f"classes must be the public list of labels, got {classes!r}; the private table may not supply it, because one "
-            "record could add a class"
+            "record could add a class; give it, such as data.classes=[no,yes]"
         )
     return tuple(sorted({str(cell) for cell in column("evaluation", held_out, label)}))
 
