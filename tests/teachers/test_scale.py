@@ -54,6 +54,7 @@ def held(num_teachers, folder, monkeypatch):
     return max(seen) - before
 
 
+@pytest.mark.slow
 def test_teachers_on_disk_need_the_memory_of_a_chunk(tmp_path, monkeypatch):
     few, many = (held(count, tmp_path / str(count), monkeypatch) for count in (6, 30))
     assert many - few < 2 * BYTES
