@@ -13,16 +13,9 @@ import pytest
 import yaml
 
 from teacher_student.aggregation import Ledger
-from teacher_student.app import (
-    PLUGINS,
-    VERBS,
-    _check_flags,
-    _check_overrides,
-    compose,
-    conf_folder,
-    dispatch,
-    settings_from_config,
-)
+from teacher_student.app import VERBS, compose, conf_folder, dispatch, settings_from_config
+from teacher_student.app.running import check_flags, check_overrides
+from teacher_student.app.slips import PLUGINS
 from teacher_student.benchmarks.command import read
 from teacher_student.benchmarks.teachers import CASES
 
@@ -158,8 +151,8 @@ def test_every_verb_helps_with_examples(verb, capsys):
 
 def test_the_examples_of_run_compose():
     for arguments in examples("run"):
-        _check_flags(arguments)
-        _check_overrides(arguments)
+        check_flags(arguments)
+        check_overrides(arguments)
         for override in (argument for argument in arguments if "," not in argument and argument != "-m"):
             settings_from_config(compose("run", [override]))
 

@@ -74,8 +74,10 @@ def test_only_the_composition_root_knows_every_room() -> None:
 
 
 def test_only_the_app_imports_hydra() -> None:
-    importing = {path.name for path in files() if any(name.split(".")[0] in {"hydra", "omegaconf"} for name in imported(path))}
-    assert importing <= {"app.py"}
+    importing = {
+        room_of(path) for path in files() if any(name.split(".")[0] in {"hydra", "omegaconf"} for name in imported(path))
+    }
+    assert importing == {"app"}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from teacher_student.app import _known_keys, compose, dispatch, settings_from_config
+from teacher_student.app import compose, dispatch, settings_from_config
+from teacher_student.app.configs import known_keys
 from teacher_student.arguments import ArgumentError
 
 WORDS = st.one_of(
@@ -106,16 +107,16 @@ def test_a_verb_works_or_refuses(verb):
 
 
 def test_a_run_is_refused_before_it_begins():
-    try_lines(overrides(st.sampled_from(_known_keys("run"))), 3, run_refused)
+    try_lines(overrides(st.sampled_from(known_keys("run"))), 3, run_refused)
 
 
 def test_any_config_of_a_run_is_settings_or_refused():
-    try_lines(overrides(st.sampled_from(_known_keys("run"))), 8, composed)
+    try_lines(overrides(st.sampled_from(known_keys("run"))), 8, composed)
 
 
 @pytest.mark.slow
 def test_many_lines():
-    keys = st.sampled_from(_known_keys("run"))
+    keys = st.sampled_from(known_keys("run"))
     for verb in SOUND:
         try_lines(overrides(st.sampled_from(KEYS[verb])), scale() // 4, lambda line, verb=verb: refused_or_done(verb, line))
     try_lines(overrides(keys), scale() // 4, run_refused)

@@ -1,0 +1,41 @@
+"""Configs from overrides; a wrong override is an `ArgumentError` of one line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import hydra
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from teacher_student.app import configs
+from teacher_student.app.slips import one_line
+from teacher_student.arguments import ArgumentError
+
+
+def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
+    """Compose a config; a wrong override is an `ArgumentError` of one line."""
+    try:
+        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(configs.conf_folder())):
+            return hydra.compose(config_name, list(overrides))
+    except (HydraException, OmegaConfBaseException, ValueError) as error:  # Hydra raises a bare ValueError for GROUP=null
+        raise ArgumentError(one_line(error, config_name, overrides)) from error
+
+
+_NOT_PLAIN = ("defaults", "hydra", "mechanism")
+
+
+def compose_whole(verb: str, overrides: Sequence[str]) -> DictConfig:
+    """Compose the config of a verb whose settings are all there are: none may be taken away, none added but to a mechanism."""
+    config = compose(verb, overrides)
+    trees = (
+        OmegaConf.to_container(part, resolve=False) for part in (OmegaConf.load(configs.conf_folder() / f"{verb}.yaml"), config)
+    )
+    wanted, given = ({key for key in configs.dotted(tree) if key.split(".")[0] not in _NOT_PLAIN} for tree in trees)
+    for key in sorted(wanted - given):
+        raise ArgumentError(f"{key} must be given, got a config without it")
+    for key in sorted(given - wanted):
+        raise ArgumentError(f"{key} is not a setting of {verb}; did you mean {difflib.get_close_matches(key, wanted, 1, 0)[0]}?")
+    return config

@@ -1,0 +1,89 @@
+"""`teacher-student run`: one run, or a sweep of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from teacher_student.app import configs
+from teacher_student.app.composing import compose
+from teacher_student.app.settings import check_complete, settings_from_config
+from teacher_student.app.slips import complain, meant, one_line
+from teacher_student.arguments import ArgumentError
+
+
+def run(arguments: Sequence[str]) -> int:
+    """`teacher-student run`: the whole way, from private records to a student that may be published.
+
+    Any setting of `conf/` is an override `name=value`; `-m` sweeps over lists of values, `--cfg job` shows the config only.
+
+        teacher-student run
+        teacher-student run experiment=adult privacy.epsilon=0.5 student=mlp
+        teacher-student run experiment=blobs debug=fast run_folder=runs/first
+        teacher-student run -m privacy.epsilon=0.5,1,2 seed=0,1
+    """
+    if not any(argument.split("=")[0] in ("--hydra-help", "--info", "--version") for argument in arguments):
+        check_flags(arguments)
+        check_overrides(arguments)
+    sys.argv = ["teacher-student run", *arguments]
+    hydra.main(version_base="1.3", config_path=str(configs.conf_folder()), config_name="run")(_run_one)()
+    return 0
+
+
+FLAGS = ("--cfg", "-c", "--resolve", "--package", "-p", "--run", "-r", "--multirun", "-m", "--hydra-help", "--info", "--version")
+"""What Hydra understands beside overrides, as far as a run needs it."""
+
+
+def check_flags(arguments: Sequence[str]) -> None:
+    """Refuse a flag that Hydra does not know, with the one that was probably meant."""
+    for argument in arguments:
+        if argument.startswith("-") and argument.split("=")[0] not in FLAGS:
+            raise ArgumentError(f"a flag must be one of {', '.join(FLAGS)}; got {argument!r}{meant(argument, FLAGS)}")
+
+
+def check_overrides(arguments: Sequence[str]) -> None:
+    """Compose every config of a sweep before the first one runs, so that a slip in the last costs nothing."""
+    overrides = [argument for argument in arguments if not argument.startswith("-") or "=" in argument]
+    flags = [argument for argument in arguments if argument in ("-m", "--multirun")]
+    if not flags:
+        if "--cfg" in arguments or "-c" in arguments:
+            overrides = [override for override in overrides if "=" in override]
+        compose("run", overrides)
+        return
+    try:
+        parsed = OverridesParser.create().parse_overrides(overrides)
+    except HydraException as error:
+        raise ArgumentError(one_line(error, "run", overrides)) from error
+    plain = [override.input_line or "" for override in parsed if not override.is_sweep_override()]
+    for override in parsed:
+        if override.is_sweep_override() and not override.is_hydra_override():
+            for value in override.sweep_string_iterator():
+                compose("run", [*plain, f"{override.get_key_element()}={value}"])
+    compose("run", plain)
+
+
+def _run_one(config: DictConfig) -> float | None:
+    from teacher_student.monitoring.console import Display
+    from teacher_student.pipeline import run as run_pipeline
+
+    sweep = HydraConfig.get().mode == RunMode.MULTIRUN
+    folder = Path(HydraConfig.get().runtime.output_dir if sweep else config.run_folder)
+    try:
+        check_complete(config)
+        settings = settings_from_config(config)
+        result = run_pipeline(settings, folder, Display(config.console))
+    except (ArgumentError, HydraException, OmegaConfBaseException) as error:
+        complain(error)
+        if sweep:
+            return None  # the other runs of the sweep go on
+        sys.exit(2)
+    return None if result is None else result.accuracy

@@ -1,0 +1,83 @@
+"""From a config to the settings of a run: every value is checked here, before anything is written."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+import hydra
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from teacher_student.arguments import ArgumentError, true_or_false
+
+_WHERE_AND_HOW = ("run_folder", "console")
+"""Settings that change nothing about what a run computes; a resumed run may have others."""
+
+
+def settings_from_config(config: DictConfig) -> Any:
+    """Build the settings of a run; every value is checked here, before anything is written."""
+    from teacher_student.pipeline import BudgetSettings, CorrectionSettings, PrivacySettings, RunSettings
+    from teacher_student.student import QuerySettings
+
+    make = hydra.utils.instantiate
+    try:
+        mechanism = dict(config.mechanism)
+        return RunSettings(
+            name=config.name,
+            seed=config.seed,
+            data=_loader(config),
+            num_teachers=config.teachers.number,
+            training=make(config.teachers.training, _convert_="all"),
+            learner=make(config.learner),
+            privacy=PrivacySettings(mechanism=mechanism.pop("name", None), options=mechanism, **config.privacy),
+            budget=BudgetSettings(**config.budget),
+            student_network=make(config.student.network),
+            student=make(config.student.settings),
+            trainer=dict(make(config.trainer)),
+            queries=QuerySettings(**config.queries),
+            correction=CorrectionSettings(**config.correction),
+            tensorboard=true_or_false("logger.tensorboard", config.logger.tensorboard),
+            baselines=true_or_false("baselines", config.baselines),
+            config=OmegaConf.to_yaml({name: part for name, part in config.items() if name not in _WHERE_AND_HOW}, resolve=True),
+        )
+    except HydraException as error:
+        raise ArgumentError(_root_cause(error)) from error
+    except (TypeError, OmegaConfBaseException) as error:
+        raise ArgumentError(" ".join(str(error).split())) from error
+
+
+SECTIONS = ("data", "teachers", "learner", "mechanism", "privacy", "queries", "budget", "student", "trainer", "logger")
+
+
+def check_complete(config: DictConfig) -> None:
+    """Refuse a config from which a section or a value that must be given is missing, before it is read."""
+    for name in SECTIONS:
+        if not isinstance(config.get(name), DictConfig):
+            raise ArgumentError(f"{name} must be a section of settings such as {name}.NAME=VALUE, got {config.get(name)!r}")
+    if missing := sorted(OmegaConf.missing_keys(config)):
+        raise ArgumentError(f"{missing[0]} must be given, got nothing; add {missing[0]}=VALUE")
+    if not str(config.run_folder or ""):
+        raise ArgumentError(f"run_folder must name a new folder, got {config.run_folder!r}")
+
+
+def _loader(config: DictConfig) -> Any:
+    """Return what loads the data when called; any data set can do without public points."""
+    from teacher_student.data import load_label_private
+
+    number = config.data.label_private
+    options = config.copy()
+    OmegaConf.set_struct(options, value=False)
+    del options.data.label_private
+    loader = hydra.utils.instantiate(options.data, _partial_=True)
+    inspect.signature(loader.func).bind_partial(*loader.args, **loader.keywords)  # a TypeError now, not after the folder is made
+    return loader if number is None else functools.partial(load_label_private, loader, number, config.seed)
+
+
+def _root_cause(error: BaseException) -> str:
+    """Hydra wraps what a constructor raised; the user wants the innermost line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return " ".join(str(error).split())

@@ -1,0 +1,165 @@
+"""The verbs beside `run`. Heavy rooms are imported by the verb that needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from teacher_student.app.composing import compose_whole
+from teacher_student.arguments import ArgumentError, choice
+
+
+def label(arguments: Sequence[str]) -> int:
+    """`teacher-student label`: private labels from a file of predictions or counts of any models.
+
+    A row is a query; a column of predictions is a teacher (-1: it abstains), a column of counts is a class. The noise is drawn
+    once: keep the folder.
+
+        teacher-student label predictions=votes.npy num_classes=10 out=labels
+        teacher-student label predictions=votes.npy num_classes=10 privacy.epsilon=2 privacy.cutoff=20 out=labels
+        teacher-student label counts=counts.npy num_classes=10 num_teachers=1000 mechanism=gnmax out=labels
+    """
+    from teacher_student.pipeline import BudgetSettings, label_file
+
+    config = compose_whole("label", arguments)
+    mechanism = dict(config.mechanism)
+    release = label_file(
+        predictions=config.predictions,
+        counts=config.counts,
+        num_classes=config.num_classes,
+        num_teachers=config.num_teachers,
+        out=Path(config.out),
+        mechanism=mechanism.pop("name", None),
+        options=mechanism,
+        budget=BudgetSettings(**config.budget),
+        **config.privacy,
+    )
+    certificate = release.certificate
+    print(
+        f"{int(release.answered.sum())} of {len(release.labels)} queries answered at epsilon {certificate.epsilon:.4g}, "
+        f"delta {certificate.delta:.3g}; written to {config.out}"
+    )
+    return 0
+
+
+def plan(arguments: Sequence[str]) -> int:
+    """`teacher-student plan`: what each mechanism could answer, from public sizes, or on votes of a public stand-in.
+
+    teacher-student plan
+    teacher-student plan num_teachers=250 num_queries=5000 num_classes=10
+    teacher-student plan privacy.epsilon=2 privacy.delta=1e-6
+    teacher-student plan standin=[votes_250.npy,votes_1000.npy] truth=labels.npy num_queries=10000
+    """
+    from teacher_student.privacy.planner import plan as make_plan
+
+    config = compose_whole("plan", arguments)
+    if config.standin is not None:
+        return _plan_on_standins(config)
+    sizes = {name: config[name] for name in ("num_teachers", "num_queries", "num_classes", "failure")}
+    print(make_plan(epsilon=config.privacy.epsilon, delta=config.privacy.delta, **sizes))
+    return 0
+
+
+def _plan_on_standins(config: DictConfig) -> int:
+    from teacher_student.pipeline.files import read_table
+    from teacher_student.privacy.joint_choice import choose
+
+    names = [config.standin] if isinstance(config.standin, str) else list(config.standin)
+    truth = None if config.truth is None else read_table(config.truth)
+    budget = {"epsilon": config.privacy.epsilon, "delta": config.privacy.delta}
+    print(choose([read_table(name) for name in names], num_queries=config.num_queries, truth=truth, wrong=config.wrong, **budget))
+    return 0
+
+
+def verify(arguments: Sequence[str]) -> int:
+    """`teacher-student verify`: recompute epsilon and delta of a run or a release; exit 0 only if the certificate is true.
+
+    Needs the recorded parameters alone: no data, no votes.
+
+        teacher-student verify runs/first
+        teacher-student verify labels
+    """
+    from teacher_student.pipeline import verify_folder
+
+    if len(arguments) != 1:
+        raise ArgumentError(f"verify must be given one run or release folder, got {len(arguments)}")
+    print(verify_folder(Path(arguments[0])))
+    return 0
+
+
+def ledger(arguments: Sequence[str]) -> int:
+    """`teacher-student ledger [FILE] [--json]`: every session that was charged to each dataset, and what they cost together.
+
+    For the keeper. Costs and totals may be published, as certificates have them; names and times had better not; noisy
+    thresholds, votes, links and fingerprints are not shown at all (see `teacher_student.aggregation.statement`).
+
+        teacher-student ledger
+        teacher-student ledger runs/ledger.sqlite --json
+        teacher-student ledger runs/ledger.sqlite composed=true
+    """
+    from teacher_student.aggregation import Ledger
+    from teacher_student.aggregation.statement import statements, to_json
+
+    files = [argument for argument in arguments if "=" not in argument and not argument.startswith("-")]
+    if len(files) > 1:
+        raise ArgumentError(f"ledger must be given one file, got {len(files)}")
+    given = [argument for argument in arguments if argument not in files]
+    config = compose_whole("ledger", ["json=true" if argument == "--json" else argument for argument in given])
+    path = files[0] if files else config.ledger
+    accounts = statements(Ledger.existing(path or ""), config.dataset)
+    if config.json:
+        print(to_json(accounts, composed=config.composed))
+    else:
+        print("\n\n".join(account.to_text(composed=config.composed) for account in accounts) or f"{path}: no sessions yet")
+    return 0
+
+
+def audit(arguments: Sequence[str]) -> int:
+    """`teacher-student audit`: attack a mechanism or its students; exit 0 only if every verdict is as it must be.
+
+    teacher-student audit mechanism=stability
+    teacher-student audit mechanism=gnmax privacy.epsilon=2 trials=20000
+    teacher-student audit target=student mechanism=stability console=plain
+    """
+    from teacher_student.monitoring.console import Display
+
+    config = compose_whole("audit", arguments)
+    attack = choice("target", config.target, ("mechanism", "student"))
+    display = Display(config.console)
+    with display.stage("audit", 100) as advance:
+        report = (_attack_student if attack == "student" else _attack_mechanism)(
+            config, lambda done, total, what: advance(100 * done // total, what)
+        )
+    print(report)
+    return 0 if report.passed else 1
+
+
+def _attack_mechanism(config: DictConfig, progress: Callable[[int, int, str], None]) -> Any:
+    from teacher_student.auditing import audit as run_audit
+
+    mechanism = dict(config.mechanism)
+    return run_audit(mechanism.pop("name", None), **mechanism, **config.privacy, trials=config.trials, progress=progress)
+
+
+def _attack_student(config: DictConfig, progress: Callable[[int, int, str], None]) -> Any:
+    from teacher_student.pipeline import attack_student
+
+    mechanism, sizes = dict(config.mechanism), {name: config[name] for name in ("worlds", "num_teachers", "error")}
+    privacy = dict(config.privacy)
+    if (bins := privacy.pop("bins")) is not None:
+        raise ArgumentError(f"privacy.bins must be null where target is student, got {bins}; hard labels are attacked")
+    return attack_student(mechanism.pop("name", None), **mechanism, **privacy, **sizes, progress=progress)
+
+
+def benchmark(arguments: Sequence[str]) -> int:
+    """`teacher-student benchmark`: this machine against the usual ways, as ratios; minutes to hours.
+
+    teacher-student benchmark --only mechanisms --samples 3
+    teacher-student benchmark --only teachers --networks logistic-784-sgd --teachers 250
+    """
+    from teacher_student.benchmarks.command import main as measure
+
+    return measure(arguments)
