@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from teacher_student.aggregation import Ledger
+from teacher_student.aggregation import Ledger, Release
 from teacher_student.app import VERBS, compose, conf_folder, dispatch, settings_from_config
 from teacher_student.app.running import check_flags, check_overrides
 from teacher_student.app.slips import PLUGINS
@@ -129,10 +129,16 @@ def test_label_writes_a_release_that_verifies(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     predictions = (np.random.default_rng(0).random((50, 400)) < 0.02).astype(np.int64)
     np.save("votes.npy", predictions)
-    assert dispatch(["label", "predictions=votes.npy", "num_classes=2", "privacy.epsilon=1", "out=labels"]) == 0
+    given = ["label", "predictions=votes.npy", "num_classes=2", "privacy.epsilon=1"]
+    assert dispatch([*given, "out=labels"]) == 0
     assert dispatch(["verify", "labels"]) == 0
-    assert dispatch(["label", "predictions=votes.npy", "num_classes=2", "out=labels"]) == 2
+    assert dispatch([*given, "out=labels"]) == 2
     assert "out must be a new folder" in capsys.readouterr().err
+    assert dispatch([*given, "privacy.hyperparameters=tuned", "out=others"]) == 2
+    assert "hyperparameters must be one of fixed, public_surrogate" in capsys.readouterr().err
+    assert dispatch([*given, "privacy.hyperparameters=public_surrogate", "out=others"]) == 0
+    chosen = [Release.load(folder).certificate.used["hyperparameters"] for folder in ("labels", "others")]
+    assert chosen == ["fixed", "public_surrogate"]
 
 
 def examples(verb: str) -> list[list[str]]:

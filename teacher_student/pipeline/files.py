@@ -27,6 +27,7 @@ def label_file(
     delta: float,
     cutoff: int | None,
     neighbours: str,
+    hyperparameters: str,
     budget: BudgetSettings,
 ) -> Release:
     """Label the queries of a file and write the release to a new folder. The folder is checked before anything is spent."""
@@ -50,6 +51,7 @@ def label_file(
         mechanism=mechanism,
         cutoff=cutoff,
         neighbours=neighbours,
+        hyperparameters=hyperparameters,
         account=budget.open(budget.dataset or ""),
         **options,
     )

@@ -295,6 +295,7 @@ PIPELINE = {
             **BUDGET,
             "cutoff": integers(),
             "neighbours": st.just("add_remove"),
+            "hyperparameters": st.sampled_from(privacy.HYPERPARAMETERS),
             "budget": st.just(pipeline.BudgetSettings()),
         },
         weight=0.4,
