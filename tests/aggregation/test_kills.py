@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,8 @@ from teacher_student.aggregation import Ledger
 from teacher_student.aggregation import session as session_module
 from teacher_student.mechanisms import State
 from teacher_student.privacy import calibrate
+
+from ..assassin import Assassin
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -55,23 +56,6 @@ class CarelessSession(ts.LabelSession):
         labels = super()._answer(entry, counts, names)
         self.hand_out(names, labels.tolist())
         return labels
-
-
-class Assassin:
-    """A trace function that kills its process before the n-th line, or instruction, that is executed in a folder."""
-
-    def __init__(self, folder: str, event: str, number: int) -> None:
-        self.folder, self.event, self.left = folder, event, number
-
-    def __call__(self, frame: FrameType, event: str, argument: object) -> Any:
-        if not frame.f_code.co_filename.startswith(self.folder):
-            return None
-        frame.f_trace_opcodes = self.event == "opcode"
-        if event == self.event:
-            self.left -= 1
-            if self.left < 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return self
 
 
 def work(folder: Path, seed: int, told: int, kind: type, assassin: Assassin | None, armed_after: int, on_hand_out: bool) -> None:

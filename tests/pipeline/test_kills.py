@@ -1,13 +1,14 @@
 """Kill -9 a run at each of its stages, resume it, and look: it ends as an uninterrupted run does, except for the noise.
 
-Shards (given the key) and votes are the uninterrupted run's to the last bit, labels that were recorded before a kill stay as they
-were, the release is complete and verifies, and the data's account is charged once.
+Shards (given the key) and votes are the uninterrupted run's to the last bit, and so is the student given the labels; labels that
+were recorded before a kill stay as they were, the release is complete and verifies, and the data's account is charged once.
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import itertools
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ POINTS: dict[str, list[Any]] = {
     "labels": ["teacher_student.aggregation.label_session:LabelSession.answer", "after", 2],
     "labels written": ["teacher_student.aggregation.folder:_write_whole", "after", 1],
     "student": ["teacher_student.pipeline.stages:fit_student", "before", 1],
+    "student between two epochs": ["teacher_student.student.module:Student.on_train_epoch_end", "after", 1],
     "student's weights": ["teacher_student.pipeline.student_files:write_atomically", "before", 1],
     "report": ["teacher_student.pipeline.runner:write_report", "after", 1],
     "end": ["teacher_student.pipeline.folder:RunFolder.finish", "before", 1],
@@ -65,7 +67,7 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.ledger = folder, folder / "ledger.sqlite"
-        self.kills = 0
+        self.kills, self.stages = Counter[str](), []  # how many in each stage, and what the last run went through
         script = Path(__file__).with_name("killed_runs.py")
         command = [sys.executable, str(script), *SMALL, *LIMIT, f"budget.ledger={self.ledger}"]
         with (folder / "errors").open("w") as errors:
@@ -77,11 +79,13 @@ class Server:
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"folder": str(self.folder / name), **death}) + "\n")
         self._process.stdin.flush()
-        answer = self._process.stdout.readline().strip()
-        assert answer in {"0", str(-signal.SIGKILL)}, (self.folder / "errors").read_text()
-        code = int(answer)
-        self.kills += code != 0
-        return code == 0
+        answer = json.loads(self._process.stdout.readline())
+        assert answer["code"] in {0, -signal.SIGKILL}, (self.folder / "errors").read_text()
+        self.stages = answer["stages"]
+        if alive := answer["code"] == 0:
+            return alive
+        self.kills[self.stages[-1]["name"] if self.stages else "before"] += 1
+        return False
 
     def close(self) -> None:
         for stream in (self._process.stdin, self._process.stdout):
@@ -129,8 +133,13 @@ def begin(server: Server, name: str, whole: Path) -> Path:
 
 
 def finish(server: Server, folder: Path, whole: Path, seen: list[list[int]]) -> None:
-    """Go to the end and compare; `seen` are the labels that were recorded after each kill."""
+    """Go to the end and compare."""
     assert server.run(folder.name)
+    compare(server, folder, whole, seen)
+
+
+def compare(server: Server, folder: Path, whole: Path, seen: list[list[int]]) -> None:
+    """Compare a run at its end with the whole one; `seen` are the labels that were recorded after each kill."""
     counts = [np.load(path / "private" / "votes" / "counts.npy", allow_pickle=False) for path in (folder, whole)]
     same_key = len({(path / "private" / "shards.json").read_text() for path in (folder, whole)}) == 1
     assert np.array_equal(*counts) == same_key
@@ -146,13 +155,24 @@ def finish(server: Server, folder: Path, whole: Path, seen: list[list[int]]) -> 
     assert len(Ledger(server.ledger).entries()) == 1
 
 
+def student_of(folder: Path) -> bytes:
+    """The published weights, which are taken away, so that a run that goes on must make them again."""
+    path = folder / "release" / "student.safetensors"
+    weights = path.read_bytes()
+    path.unlink()
+    return weights
+
+
 def test_a_run_that_is_killed_at_every_stage_ends_as_an_uninterrupted_one(server: Server, whole: Path) -> None:
     folder, seen = begin(server, "every", whole), []
     for stage in FEW:
         assert not server.run("every", point=POINTS[stage]), stage
         seen.append(recorded(folder))
     assert sorted(set(map(len, seen))) == [0, 80, 200]
+    uninterrupted = student_of(folder)  # the run that was killed at its end trained it in one go, from the labels on file
+    assert not server.run("every", point=POINTS["student between two epochs"])
     finish(server, folder, whole, seen)
+    assert student_of(folder) == uninterrupted
 
 
 @pytest.mark.slow
@@ -172,22 +192,33 @@ def test_a_run_that_is_killed_once(server: Server, whole: Path, stage: str) -> N
     finish(server, folder, whole, [recorded(folder)])
 
 
+STAGES = ("data", "shards", "teachers", "votes", "labels", "student", "comparison", "reports")
+
+
 @pytest.mark.slow
-def test_runs_that_are_killed_at_random_times(server: Server, whole: Path) -> None:
-    """At least 50 kills; a run that has come to its end makes room for another one."""
-    generator, first = np.random.default_rng(7), server.kills
-    start = time.perf_counter()
+def test_runs_that_are_killed_in_every_stage_at_random(server: Server, whole: Path) -> None:
+    """At least 80 kills: each run dies twice in each stage, at a random moment and before a random line of the package."""
+    generator = np.random.default_rng(7)
     begin(server, "timed", whole)
     assert server.run("timed")
-    length = time.perf_counter() - start
-    for number in range(100):
+    seconds = {stage["name"]: stage["seconds"] for stage in server.stages}
+    begin(server, "counted", whole)
+    assert server.run("counted", count=True)
+    lines = {stage["name"]: stage["lines"] for stage in server.stages}
+    assert tuple(lines) == STAGES
+    server.kills.clear()
+    for number in itertools.count():
         folder, seen = begin(server, f"random {number}", whole), []
-        while not (folder / "private" / "finished.json").exists() and len(seen) < 12:
-            server.run(folder.name, seconds=float(generator.uniform(0, 1.1 * length)))
-            seen.append(recorded(folder))
+        for stage in STAGES:
+            for death in ({"seconds": generator.uniform(0, seconds[stage])}, {"lines": int(generator.integers(0, lines[stage]))}):
+                if not (folder / "private" / "finished.json").exists():
+                    server.run(folder.name, stage=stage, **death)
+                    seen.append(recorded(folder))
         if not (folder / "private" / "finished.json").exists():
-            finish(server, folder, whole, seen)
-        if server.kills - first >= 50:
+            assert server.run(folder.name)
+        compare(server, folder, whole, seen)
+        if server.kills.total() >= 80:
             break
-    print(f"{server.kills - first} kills of {number + 1} runs at random times: labels changed 0, inconsistent ends 0")
-    assert server.kills - first >= 50
+    toll = ", ".join(f"{name} {server.kills[name]}" for name in STAGES)
+    print(f"{server.kills.total()} kills of {number + 1} runs at random: {toll}; labels changed 0, inconsistent ends 0")
+    assert min(server.kills[name] for name in ("teachers", "votes", "labels", "student", "reports")) > 0
