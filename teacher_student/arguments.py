@@ -133,10 +133,7 @@ def number_at_least_zero(name: str, value: object) -> float:
 
 def floats(name: str, value: object) -> Floats:
     """Return `value` as an array of floats of any shape; NaN and infinities pass."""
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise ArgumentError(f"{name} must hold numbers in rows of one width, got rows that differ") from error
+    array = _array(name, value, "hold numbers in rows of one width")
     if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
         raise ArgumentError(f"{name} must hold numbers, got values of type {array.dtype}")
     return array.astype(np.float64)
@@ -173,10 +170,7 @@ def integer_matrix(name: str, value: object, *, columns: int | None = None) -> n
     Raises:
         ArgumentError: not two-dimensional, empty, ragged, not whole numbers, NaN, or of another width.
     """
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise ArgumentError(f"{name} must be a table whose rows have one width, got rows that differ") from error
+    array = _array(name, value, "be a table whose rows have one width")
     if array.ndim != 2:
         raise ArgumentError(f"{name} must have two dimensions, got shape {array.shape}")
     if array.size == 0:
@@ -203,11 +197,7 @@ def vote_counts(name: str, value: object, *, columns: int | None = None) -> npt.
 
 def whole_numbers(name: str, value: object) -> Integers:
     """Return `value` as an int64 array of any shape, a copy."""
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise ArgumentError(f"{name} must hold whole numbers in rows of one width, got rows that differ") from error
-    whole = _whole_numbers(name, array)
+    whole = _whole_numbers(name, _array(name, value, "hold whole numbers in rows of one width"))
     if whole.size and int(whole.max()) > np.iinfo(np.int64).max:
         raise ArgumentError(f"{name} must be at most {np.iinfo(np.int64).max}, got {int(whole.max())}")
     return np.array(whole, dtype=np.int64)
@@ -237,6 +227,13 @@ def file_path(name: str, value: object) -> Path:
     if not isinstance(value, str | os.PathLike) or "\x00" in str(value):
         raise ArgumentError(f"{name} must be a path, got {value!r}")
     return Path(value)
+
+
+def _array(name: str, value: object, wanted: str) -> npt.NDArray[np.generic]:
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise ArgumentError(f"{name} must {wanted}, got rows that differ") from error
 
 
 def _whole_numbers(name: str, array: npt.NDArray[np.generic]) -> npt.NDArray[np.integer]:

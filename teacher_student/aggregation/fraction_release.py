@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import os
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.aggregation.folder import CERTIFICATE_FILE, check_against, write_files
-from teacher_student.arguments import ArgumentError, Floats, Integers, file_path, names_of_rows, positive_integer, whole_numbers
+from teacher_student.aggregation.folder import check_against
+from teacher_student.aggregation.saved_release import SavedRelease, names_of_groups
+from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer, whole_numbers
 from teacher_student.labels import HALTED
 from teacher_student.mechanisms.noisy_fraction import from_codes, to_codes
 from teacher_student.privacy import Certificate, NoisyFraction
 
-FRACTIONS_FILE = "fractions.csv"
-_COLUMNS = ["query", "class", "noisy_votes"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class FractionRelease:
+class FractionRelease(SavedRelease):
     """Noisy vote counts, ready to be published.
 
     Attributes:
@@ -30,6 +27,9 @@ class FractionRelease:
         certificate: what the counts cost.
         queries: the name of each query: its id where it was given one, else its position.
     """
+
+    FILE: ClassVar[str] = "fractions.csv"
+    COLUMNS: ClassVar[tuple[str, ...]] = ("query", "class", "noisy_votes")
 
     codes: Integers
     certificate: Certificate
@@ -44,9 +44,7 @@ class FractionRelease:
             or (codes.min(1) < 0).sum() != (codes.max(1) < 0).sum()
         ):
             raise ArgumentError(f"codes must be of noisy counts, or -2 in a whole row, in two dimensions, got {codes.shape}")
-        object.__setattr__(self, "queries", names_of_rows("queries", self.queries, len(codes)))
-        codes.flags.writeable = False
-        object.__setattr__(self, "codes", codes)
+        self._keep("codes", codes)
 
     @property
     def answered(self) -> npt.NDArray[np.bool_]:
@@ -68,47 +66,28 @@ class FractionRelease:
         """Unbiased shares of the votes, shape (num_queries, num_classes); see `fractions_of`."""
         return fractions_of(self.codes, int(self.certificate.used["num_teachers"]))
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write fractions.csv and, last, certificate.json into `folder`, which is made if it does not exist; both appear whole.
-
-        Saving the same release again, after a kill between the two or later, is no error.
-
-        Raises:
-            ArgumentError: one of the files exists and is another release's, or the folder cannot be written.
-        """
-        write_files(folder, {FRACTIONS_FILE: self._table(), CERTIFICATE_FILE: self.certificate.to_json()})
+    def _rows(self, names: Sequence[str]) -> Iterable[Sequence[Any]]:
+        for name, there, row in zip(names, self.answered.tolist(), self.noisy_counts.tolist(), strict=True):
+            yield from ([name, label, votes if there else ""] for label, votes in enumerate(row))
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> FractionRelease:
-        """Read what `save` wrote.
+    def _read(cls, rows: Sequence[Sequence[str]], certificate: Certificate) -> tuple[tuple[str, ...], Integers]:
+        parameters = certificate.parameters
+        if not isinstance(parameters, NoisyFraction):
+            raise ArgumentError(f"certificate must be of noisy fractions, got one of {certificate.mechanism}")
+        classes = parameters.num_classes
+        names = names_of_groups(rows, [str(label) for label in range(classes)])
+        values = to_codes(np.array([int(row[2] or 0) for row in rows], dtype=np.int64))
+        codes = np.where([row[2] != "" for row in rows], values, HALTED).reshape(-1, classes)
+        _check(codes, certificate)
+        return names, codes
 
-        Raises:
-            ArgumentError: a file is missing or is not what `save` writes, or the counts are not those of the certificate.
-        """
-        source = file_path("folder", folder)
-        try:
-            certificate = Certificate.from_json((source / CERTIFICATE_FILE).read_text(encoding="utf-8"))
-            with (source / FRACTIONS_FILE).open(newline="", encoding="utf-8") as file:
-                queries, codes = _parse(list(csv.reader(file)), certificate)
-        except ArgumentError:
-            raise
-        except (OSError, ValueError, OverflowError, csv.Error) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise ArgumentError(f"folder must hold {FRACTIONS_FILE} and {CERTIFICATE_FILE}, got {source}: {reason}") from error
-        answered = int((codes[:, 0] >= 0).sum())
-        check_against(certificate, codes, least_paid=answered, most_paid=answered)
-        positive_integer("num_teachers", certificate.used.get("num_teachers"))
-        positions = tuple(map(str, range(len(codes))))
-        return cls(codes, certificate, None if queries == positions else queries)
 
-    def _table(self) -> str:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_COLUMNS)
-        names = self.queries or tuple(map(str, range(len(self.codes))))
-        for name, there, row in zip(names, self.answered.tolist(), self.noisy_counts.tolist(), strict=True):
-            writer.writerows([name, label, votes if there else ""] for label, votes in enumerate(row))
-        return text.getvalue()
+def _check(codes: Integers, certificate: Certificate) -> None:
+    """Refuse counts that are not the certificate's: one unit for each that was answered."""
+    answered = int((codes[:, 0] >= 0).sum())
+    check_against(certificate, codes, least_paid=answered, most_paid=answered)
+    positive_integer("num_teachers", certificate.used.get("num_teachers"))
 
 
 def fractions_of(codes: Integers, num_teachers: int) -> Floats:
@@ -120,19 +99,3 @@ def fractions_of(codes: Integers, num_teachers: int) -> Floats:
     shares = from_codes(codes) / num_teachers
     shares += (1 - shares.sum(axis=1, keepdims=True)) / shares.shape[1]
     return np.where(codes >= 0, shares, np.nan)
-
-
-def _parse(rows: list[list[str]], certificate: Certificate) -> tuple[tuple[str, ...], Integers]:
-    """Return queries and codes of a table that has a row for every class of every query."""
-    parameters = certificate.parameters
-    if not isinstance(parameters, NoisyFraction):
-        raise ArgumentError(f"certificate must be of noisy fractions, got one of {certificate.mechanism}")
-    classes, body = parameters.num_classes, rows[1:]
-    if not rows or rows[0] != _COLUMNS or any(len(row) != len(_COLUMNS) for row in rows) or len(body) % classes:
-        raise ValueError(f"{FRACTIONS_FILE} needs the columns {', '.join(_COLUMNS)} and {classes} rows for each query")
-    names = tuple(row[0] for row in body[::classes])
-    if [row[:2] for row in body] != [[name, str(label)] for name in names for label in range(classes)]:
-        raise ValueError(f"{FRACTIONS_FILE} must list the classes 0 to {classes - 1} of each query in order")
-    there = np.array([row[2] != "" for row in body], dtype=bool)
-    values = np.array([int(row[2] or 0) for row in body], dtype=np.int64)
-    return names, np.where(there, to_codes(values), HALTED).reshape(-1, classes)

@@ -6,11 +6,9 @@ import os
 from collections.abc import Sequence
 
 from teacher_student.aggregation.fraction_release import FractionRelease, fractions_of
-from teacher_student.aggregation.label_session import check_votes
+from teacher_student.aggregation.label_session import check_batch, check_votes
 from teacher_student.aggregation.ledger import Account
-from teacher_student.aggregation.session import Session
-from teacher_student.aggregation.soft_label import SEPARATOR
-from teacher_student.aggregation.votes import check_predictions
+from teacher_student.aggregation.session import Keeping, Session, names_of_classes
 from teacher_student.arguments import Floats, Integers, positive_integer
 from teacher_student.mechanisms.interface import build_mechanism
 from teacher_student.mechanisms.noise import Noise
@@ -60,14 +58,10 @@ class FractionSession(Session):
         )
         super().__init__(
             build_mechanism(parameters),
-            epsilon=float(epsilon),
-            delta=float(delta),
+            epsilon=epsilon,
+            delta=delta,
             settings={"answers": "fractions", "num_classes": self._num_classes, "num_teachers": self._num_teachers},
-            state=state,
-            noise=noise,
-            neighbours=neighbours,
-            account=account,
-            hyperparameters=hyperparameters,
+            keeping=Keeping(state, noise, neighbours, account, hyperparameters),
         )
 
     def answer(
@@ -90,17 +84,11 @@ class FractionSession(Session):
     ) -> Integers:
         """Do what `answer` does, and return integer codes of the noisy counts, `HALTED` where there are none."""
         votes = check_votes(predictions, counts, self._num_classes, self._num_teachers)
-        classes = range(self._num_classes)
-        names = None if query_ids is None else [f"{name}{SEPARATOR}{label}" for name in query_ids for label in classes]
-        return self.ask(votes.reshape(-1, 1), names).reshape(votes.shape)
+        return self.ask(votes.reshape(-1, 1), names_of_classes(query_ids, self._num_classes)).reshape(votes.shape)
 
     def release(self) -> FractionRelease:  # type: ignore[override]
         """Return all noisy counts so far, in the order of the queries, with their certificate."""
-        with self._store.entry() as entry:
-            codes, names = entry.labels(), entry.query_ids()
-            certificate = self._certificate(entry, codes)
-        rows = range(0, len(codes), self._num_classes)
-        queries = tuple(names.get(row, str(row // self._num_classes)).split(SEPARATOR)[0] for row in rows) if names else None
+        codes, certificate, queries = self._so_far(self._num_classes)
         return FractionRelease(codes.reshape(-1, self._num_classes), certificate, queries)
 
 
@@ -137,10 +125,7 @@ def label_fractions(
         ArgumentError: bad input. Nothing was spent: no noise is drawn before all is checked.
     """
     classes = positive_integer("num_classes", num_classes)
-    if counts is None and predictions is not None:
-        predictions = check_predictions(predictions, classes)
-        num_teachers = predictions.shape[1] if num_teachers is None else num_teachers
-    votes = check_votes(predictions, counts, classes, num_teachers)
+    votes, num_teachers = check_batch(predictions, counts, classes, num_teachers)
     session = FractionSession(
         classes,
         epsilon,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from teacher_student.aggregation.ledger import Account
-from teacher_student.aggregation.session import Session
+from teacher_student.aggregation.session import Keeping, Session
 from teacher_student.aggregation.votes import Table, check_counts, check_predictions, count_votes
 from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer
 from teacher_student.mechanisms.interface import build_mechanism
@@ -67,14 +67,10 @@ class LabelSession(Session):
         settings = {"num_classes": self._num_classes, "num_teachers": self._num_teachers}
         super().__init__(
             build_mechanism(parameters),
-            epsilon=float(epsilon),
-            delta=float(delta),
+            epsilon=epsilon,
+            delta=delta,
             settings=settings,
-            state=state,
-            noise=noise,
-            neighbours=neighbours,
-            account=account,
-            hyperparameters=hyperparameters,
+            keeping=Keeping(state, noise, neighbours, account, hyperparameters),
         )
 
     def answer(
@@ -106,6 +102,14 @@ def check_votes(predictions: object, counts: object, num_classes: int, num_teach
     if num_teachers is not None and table.shape[1] != num_teachers:
         raise ArgumentError(f"predictions must have a column for each of num_teachers = {num_teachers}, got {table.shape[1]}")
     return count_votes(table, num_classes)
+
+
+def check_batch(predictions: object, counts: object, num_classes: int, num_teachers: int | None) -> tuple[Table, int | None]:
+    """Return checked vote counts, and how many vote, which predictions tell where it is not given."""
+    if counts is None and predictions is not None:
+        predictions = check_predictions(predictions, num_classes)
+        num_teachers = predictions.shape[1] if num_teachers is None else num_teachers
+    return check_votes(predictions, counts, num_classes, num_teachers), num_teachers
 
 
 def choose(

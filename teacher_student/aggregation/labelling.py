@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from teacher_student.aggregation.label_session import LabelSession, check_votes
+from teacher_student.aggregation.label_session import LabelSession, check_batch
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
-from teacher_student.aggregation.votes import check_predictions
 from teacher_student.arguments import positive_integer
 from teacher_student.mechanisms.noise import Noise
 
@@ -62,10 +61,7 @@ def label(
     (array([ 0, -1]), 1.0)
     """
     classes = positive_integer("num_classes", num_classes)
-    if counts is None and predictions is not None:
-        predictions = check_predictions(predictions, classes)
-        num_teachers = predictions.shape[1] if num_teachers is None else num_teachers
-    votes = check_votes(predictions, counts, classes, num_teachers)
+    votes, num_teachers = check_batch(predictions, counts, classes, num_teachers)
     session = LabelSession(
         classes,
         epsilon,

@@ -18,7 +18,7 @@ from teacher_student.aggregation.budgets import check_claim
 from teacher_student.aggregation.label_session import check_votes
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
-from teacher_student.aggregation.session import Session, check_account, check_noise
+from teacher_student.aggregation.session import Keeping, Session, check_account, check_noise
 from teacher_student.arguments import ArgumentError, choice, listed, positive_integer
 from teacher_student.mechanisms.interface import build_mechanism
 from teacher_student.mechanisms.noise import Noise
@@ -101,8 +101,7 @@ def select_privately(
             epsilon=selection.session.epsilon(share),
             delta=share,
             settings={"num_classes": classes, "num_teachers": num_teachers},
-            noise=noise,
-            neighbours=neighbours,
+            keeping=Keeping(noise=noise, neighbours=neighbours),
         ) as session:
             session.ask(tables[chosen])
             release = session.release()

@@ -5,6 +5,7 @@ Whatever is asked is validated before any noise is drawn, and answers are writte
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.metadata
 import numbers
@@ -29,6 +30,33 @@ from teacher_student.version import __version__
 NOT_COVERED = ("hyper-parameters tuned on the private data", "the evaluation set, where it is private")
 
 
+SEPARATOR = "\x1f"
+"""Between a query's name and its class, where every class of a query is a row of its own."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Keeping:
+    """Where a session is kept, under which relation, and who pays.
+
+    Attributes:
+        state: the file that the state lives in, or None for memory.
+        noise: None for the operating system's entropy; anything else makes the certificate say that it is not private.
+        neighbours: the relation that the teachers were trained under: add_remove, replace_one or label_only.
+        account: the private data's account in a ledger; the session's whole cost is entered before any noise is drawn, or on
+            reopening if it was not entered before. Give it every time: it also notices a state that was rolled back.
+        hyperparameters: how they were chosen, as whoever asks states it: fixed, or on a public_surrogate.
+    """
+
+    state: str | os.PathLike[str] | None = None
+    noise: Noise | None = None
+    neighbours: str = "add_remove"
+    account: Account | None = None
+    hyperparameters: str = "fixed"
+
+
+IN_MEMORY = Keeping()
+
+
 class Session:
     """A mechanism, the state it is in, and the noise it draws from.
 
@@ -37,12 +65,7 @@ class Session:
         epsilon: claimed for everything that the session will ever answer.
         delta: likewise.
         settings: further public facts; a state file belongs to one set of settings.
-        state: the file that the state lives in, or None for memory.
-        noise: None for the operating system's entropy; anything else makes the certificate say that it is not private.
-        neighbours: the relation that the teachers were trained under: add_remove, replace_one or label_only.
-        account: the private data's account in a ledger; the session's whole cost is entered before any noise is drawn, or on
-            reopening if it was not entered before. Give it every time: it also notices a state that was rolled back.
-        hyperparameters: how they were chosen, as whoever asks states it: fixed, or on a public_surrogate.
+        keeping: where it is kept, under which relation, and who pays.
 
     Raises:
         ArgumentError: an argument is not valid, the parameters do not bear out epsilon at delta, the account does not cover the
@@ -56,21 +79,18 @@ class Session:
         epsilon: float,
         delta: float,
         settings: Mapping[str, Any],
-        state: str | os.PathLike[str] | None = None,
-        noise: Noise | None = None,
-        neighbours: str = "add_remove",
-        account: Account | None = None,
-        hyperparameters: str = "fixed",
+        keeping: Keeping = IN_MEMORY,
     ) -> None:
-        self.mechanism = mechanism
-        self._epsilon, self._delta, self._settings = epsilon, delta, dict(settings)
-        self._noise = check_noise(noise)
-        self._neighbours = choice("neighbours", neighbours, NEIGHBOURS)
-        self._account = check_account(account, self._noise)
-        self._hyperparameters = choice("hyperparameters", hyperparameters, HYPERPARAMETERS)
         check_claim(mechanism.parameters, epsilon, delta)
-        known = {"epsilon": epsilon, "delta": delta, "neighbours": neighbours, **settings, **mechanism.parameters.to_dict()}
-        self._store = Store(state, known, self._start, self._account.witness if self._account else None)
+        self.mechanism = mechanism
+        self._epsilon, self._delta, self._settings = float(epsilon), float(delta), dict(settings)
+        self._noise = check_noise(keeping.noise)
+        self._neighbours = choice("neighbours", keeping.neighbours, NEIGHBOURS)
+        self._account = check_account(keeping.account, self._noise)
+        self._hyperparameters = choice("hyperparameters", keeping.hyperparameters, HYPERPARAMETERS)
+        claim = {"epsilon": self._epsilon, "delta": self._delta, "neighbours": self._neighbours}
+        known = {**claim, **settings, **mechanism.parameters.to_dict()}
+        self._store = Store(keeping.state, known, self._start, self._account.witness if self._account else None)
         self._pay(self._store.session)  # once more: a session that was begun without an account is charged when it gets one
 
     def ask(self, counts: Table, query_ids: Sequence[str | int] | None = None) -> Integers:
@@ -114,11 +134,7 @@ class Session:
 
     def release(self) -> Release:
         """Return all labels so far, in the order of the queries, with their certificate."""
-        with self._store.entry() as entry:
-            labels, names = entry.labels(), entry.query_ids()
-            certificate = self._certificate(entry, labels)
-        queries = tuple(names.get(position, str(position)) for position in range(len(labels))) if names else None
-        return Release(labels, certificate, queries)
+        return Release(*self._so_far())
 
     def close(self) -> None:
         """End the use of this object; a session in memory is gone, one in a file can be opened again."""
@@ -129,6 +145,15 @@ class Session:
 
     def __exit__(self, *failure: object) -> None:
         self.close()
+
+    def _so_far(self, classes: int = 1) -> tuple[Integers, Certificate, tuple[str, ...] | None]:
+        """Return all answers, what they cost, and the names of the queries, `classes` answers to each."""
+        with self._store.entry() as entry:
+            answers, names = entry.labels(), entry.query_ids()
+            certificate = self._certificate(entry, answers)
+        rows = range(0, len(answers), classes)
+        queries = tuple(names.get(row, str(row // classes)).split(SEPARATOR)[0] for row in rows) if names else None
+        return answers, certificate, queries
 
     def _start(self, session: str) -> tuple[Mapping[str, Any], bool]:
         self._pay(session)
@@ -171,6 +196,11 @@ class Session:
             not_covered=NOT_COVERED,
             versions=versions(),
         )
+
+
+def names_of_classes(query_ids: Sequence[str | int] | None, num_classes: int) -> list[str] | None:
+    """Return a name for every class of every query, where each class is a row of its own."""
+    return None if query_ids is None else [f"{name}{SEPARATOR}{label}" for name in query_ids for label in range(num_classes)]
 
 
 def check_noise(noise: object) -> Noise:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teacher_student.aggregation.ledger import Account
-from teacher_student.aggregation.session import Session
+from teacher_student.aggregation.session import Keeping, Session, names_of_classes
 from teacher_student.aggregation.soft_release import SoftRelease
 from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer
 from teacher_student.mechanisms.noise import Noise
@@ -24,8 +24,6 @@ from teacher_student.mechanisms.soft_label import SoftLabelRelease, scores_of
 from teacher_student.privacy import ThresholdParameters, calibrate_soft
 
 MECHANISMS = ("stability", "stability_paper", "stability_redraw", "stability_laplace")
-SEPARATOR = "\x1f"
-"""Between a query's name and its class, where every class of a query is a row of its own."""
 
 
 class SoftLabelSession(Session):
@@ -87,14 +85,10 @@ class SoftLabelSession(Session):
             raise ArgumentError(f"mechanism must have a threshold, got {mechanism!r}")
         super().__init__(
             SoftLabelRelease(parameters),
-            epsilon=float(epsilon),
-            delta=float(delta),
+            epsilon=epsilon,
+            delta=delta,
             settings={"answers": "soft_labels", "bins": self._bins, "num_classes": self._num_classes},
-            state=state,
-            noise=noise,
-            neighbours=neighbours,
-            account=account,
-            hyperparameters=hyperparameters,
+            keeping=Keeping(state, noise, neighbours, account, hyperparameters),
         )
 
     def answer(self, scores: object, *, bins: object = None, query_ids: Sequence[str | int] | None = None) -> Floats:
@@ -119,7 +113,7 @@ class SoftLabelSession(Session):
             return self.ask(histograms(table, width), query_ids)
         classes = self._num_classes
         rows = np.moveaxis(table, 2, 1).reshape(len(table) * classes, -1)
-        names = None if query_ids is None else [f"{name}{SEPARATOR}{label}" for name in query_ids for label in range(classes)]
+        names = names_of_classes(query_ids, classes)
         return self.ask(histograms(rows, np.repeat(width, classes)), names).reshape(len(table), classes)
 
     @property
@@ -134,12 +128,8 @@ class SoftLabelSession(Session):
 
     def release(self) -> SoftRelease:  # type: ignore[override]
         """Return all scores so far, in the order of the queries, with their certificate."""
-        with self._store.entry() as entry:
-            codes, names = entry.labels(), entry.query_ids()
-            certificate = self._certificate(entry, codes)
         classes = self._num_classes or 1
-        rows = range(0, len(codes), classes)
-        queries = tuple(names.get(row, str(row // classes)).split(SEPARATOR)[0] for row in rows) if names else None
+        codes, certificate, queries = self._so_far(classes)
         return SoftRelease(codes if self._num_classes is None else codes.reshape(-1, classes), certificate, queries)
 
 

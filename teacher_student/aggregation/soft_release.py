@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import os
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.aggregation.folder import CERTIFICATE_FILE, check_against, count_abstentions, write_files
-from teacher_student.arguments import ArgumentError, Floats, Integers, file_path, names_of_rows, whole_numbers
+from teacher_student.aggregation.folder import check_against, count_abstentions
+from teacher_student.aggregation.saved_release import SavedRelease, names_of_groups
+from teacher_student.arguments import ArgumentError, Floats, Integers, whole_numbers
 from teacher_student.labels import HALTED
 from teacher_student.mechanisms.soft_label import scores_of
 from teacher_student.privacy import Certificate
 
-SCORES_FILE = "scores.csv"
-_COLUMNS = ["query", "class", "code", "score"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class SoftRelease:
+class SoftRelease(SavedRelease):
     """Private soft labels, ready to be published.
 
     Attributes:
@@ -31,6 +28,9 @@ class SoftRelease:
         queries: the name of each query: its id where it was given one, else its position.
     """
 
+    FILE: ClassVar[str] = "scores.csv"
+    COLUMNS: ClassVar[tuple[str, ...]] = ("query", "class", "code", "score")
+
     codes: Integers
     certificate: Certificate
     queries: tuple[str, ...] | None = None
@@ -39,9 +39,7 @@ class SoftRelease:
         codes = whole_numbers("codes", self.codes)
         if codes.ndim not in (1, 2) or (codes < HALTED).any() or np.isin(codes, range(9)).any():
             raise ArgumentError(f"codes must be of scores, -1 or -2, in one or two dimensions, got shape {codes.shape}")
-        object.__setattr__(self, "queries", names_of_rows("queries", self.queries, len(codes)))
-        codes.flags.writeable = False
-        object.__setattr__(self, "codes", codes)
+        self._keep("codes", codes)
 
     @property
     def scores(self) -> Floats:
@@ -63,47 +61,24 @@ class SoftRelease:
         """Which were not asked any more, since the budget was spent."""
         return np.asarray(self.codes == HALTED)
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write scores.csv and, last, certificate.json into `folder`, which is made if it does not exist; both appear whole.
-
-        Saving the same release again, after a kill between the two or later, is no error.
-
-        Raises:
-            ArgumentError: one of the files exists and is another release's, or the folder cannot be written.
-        """
-        write_files(folder, {SCORES_FILE: self._table(), CERTIFICATE_FILE: self.certificate.to_json()})
-
-    @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> SoftRelease:
-        """Read what `save` wrote; scores are made again from the codes.
-
-        Raises:
-            ArgumentError: a file is missing or is not what `save` writes, or the scores are not those of the certificate.
-        """
-        source = file_path("folder", folder)
-        try:
-            with (source / SCORES_FILE).open(newline="", encoding="utf-8") as file:
-                queries, codes = _parse(list(csv.reader(file)))
-            certificate = Certificate.from_json((source / CERTIFICATE_FILE).read_text(encoding="utf-8"))
-        except ArgumentError:
-            raise
-        except (OSError, ValueError, OverflowError, csv.Error) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise ArgumentError(f"folder must hold {SCORES_FILE} and {CERTIFICATE_FILE}, got {source}: {reason}") from error
-        _check(codes, certificate)
-        positions = tuple(map(str, range(len(codes))))
-        return cls(codes, certificate, None if queries == positions else queries)
-
-    def _table(self) -> str:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_COLUMNS)
-        names = self.queries or tuple(map(str, range(len(self.codes))))
+    def _rows(self, names: Sequence[str]) -> Iterable[Sequence[Any]]:
         codes, scores = self.codes.reshape(len(names), -1).tolist(), self.scores.reshape(len(names), -1).tolist()
         for name, row, row_scores in zip(names, codes, scores, strict=True):
             for label, (code, score) in enumerate(zip(row, row_scores, strict=True)):
-                writer.writerow([name, label if self.codes.ndim == 2 else "", code, repr(score) if code >= 0 else ""])
-        return text.getvalue()
+                yield name, label if self.codes.ndim == 2 else "", code, repr(score) if code >= 0 else ""
+
+    @classmethod
+    def _read(cls, rows: Sequence[Sequence[str]], certificate: Certificate) -> tuple[tuple[str, ...], Integers]:
+        codes = np.array([int(row[2]) for row in rows], dtype=np.int64)
+        if [row[3] for row in rows] != [repr(score) if score == score else "" for score in scores_of(codes)[0].tolist()]:
+            raise ValueError(f"{cls.FILE} holds a score that is not its code's")
+        classes = len({row[1] for row in rows})
+        if any(row[1] for row in rows):
+            codes, labels = codes.reshape(-1, classes), [str(label) for label in range(classes)]
+        else:
+            labels = [""]
+        _check(codes, certificate)
+        return names_of_groups(rows, labels), codes
 
 
 def _check(codes: Integers, certificate: Certificate) -> None:
@@ -119,16 +94,3 @@ def _check(codes: Integers, certificate: Certificate) -> None:
     classes = None if codes.ndim == 1 else codes.shape[1]
     if certificate.used.get("num_classes") != classes:
         raise ArgumentError(f"classes must be the certificate's, {certificate.used.get('num_classes')!r}, got {classes!r}")
-
-
-def _parse(rows: list[list[str]]) -> tuple[tuple[str, ...], Integers]:
-    """Return queries and codes of a table whose scores agree with its codes."""
-    if not rows or rows[0] != _COLUMNS or any(len(row) != len(_COLUMNS) for row in rows):
-        raise ValueError(f"{SCORES_FILE} needs the columns {', '.join(_COLUMNS)}")
-    codes = np.array([int(row[2]) for row in rows[1:]], dtype=np.int64)
-    if [row[3] for row in rows[1:]] != [repr(score) if score == score else "" for score in scores_of(codes)[0].tolist()]:
-        raise ValueError(f"{SCORES_FILE} holds a score that is not its code's")
-    classes = {row[1] for row in rows[1:]}
-    if classes <= {""}:
-        return tuple(row[0] for row in rows[1:]), codes
-    return tuple(row[0] for row in rows[1 :: len(classes)]), codes.reshape(-1, len(classes))

@@ -27,7 +27,7 @@ from teacher_student.arguments import Integers
 from teacher_student.auditing import agreement, functional
 from teacher_student.auditing.exact import ThresholdLaw, outcomes
 from teacher_student.auditing.pairs import NeighbourVotes, all_split, flipping
-from teacher_student.auditing.sampled import LowerBound, audit_pair, sessions
+from teacher_student.auditing.sampled import audit_pair, sessions
 from teacher_student.auditing.search import exact_epsilon, sampled_epsilon, worst_flips
 from teacher_student.auditing.twins import CLAIMED, Subject
 from teacher_student.mechanisms.noise import Noise
@@ -124,20 +124,20 @@ def sampled_bound(subject: Subject, setting: Setting) -> Row:
         downs=(law.cutoff,),
         statistic=subject.statistic,
     )
+    return bound_row(subject, setting, best.votes, trials)
+
+
+def bound_row(subject: Subject, setting: Setting, votes: NeighbourVotes, trials: int) -> Row:
+    """Return the row of a lower bound on epsilon from so many sessions on a pair of votes."""
     bound = audit_pair(
         subject,
-        best.votes,
+        votes,
         setting.noise(),
         delta=setting.delta,
         trials=trials,
         error=setting.false_alarm,
         progress=setting.progress,
     )
-    return bound_row(subject, setting, bound)
-
-
-def bound_row(subject: Subject, setting: Setting, bound: LowerBound) -> Row:
-    """Return the row of a lower bound on epsilon."""
     seen = f"epsilon >= {bound.epsilon:.3f} (event {bound.hits} : {bound.other_hits} of {bound.trials})"
     return Row(subject.name, "sampled epsilon", f"epsilon {setting.epsilon:g}", seen, bound.epsilon <= setting.epsilon)
 

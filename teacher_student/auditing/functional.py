@@ -14,6 +14,7 @@ import numpy as np
 from teacher_student.arguments import Integers
 from teacher_student.auditing.pairs import all_split, random_votes
 from teacher_student.auditing.twins import Subject
+from teacher_student.auditing.wrapped_noise import WrappedNoise
 from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.mechanisms.noise import Noise
 
@@ -35,11 +36,11 @@ class Draw:
     values: Integers
 
 
-class ListeningNoise(Noise):
+class ListeningNoise(WrappedNoise):
     """Hands out another source's noise and writes down every request."""
 
     def __init__(self, inner: Noise) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self.draws: list[Draw] = []
 
     def draw(self, law: str, scale: Fraction, size: int) -> Integers:
@@ -47,18 +48,6 @@ class ListeningNoise(Noise):
         values = self._inner.draw(law, scale, size)
         self.draws.append(Draw(law, Fraction(scale), values))
         return values
-
-    def discrete_laplace(self, scale: Fraction, size: int) -> Integers:
-        """See `draw`."""
-        return self.draw("discrete_laplace", scale, size)
-
-    def discrete_gaussian(self, scale: Fraction, size: int) -> Integers:
-        """See `draw`."""
-        return self.draw("discrete_gaussian", scale, size)
-
-    def two_geometrics(self, scale: Fraction, size: int) -> Integers:
-        """See `draw`."""
-        return self.draw("two_geometrics", scale, size)
 
 
 def cutoff_holds(subject: Subject, noise: Noise, *, times: int = 5) -> Verdict:

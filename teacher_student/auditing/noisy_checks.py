@@ -27,7 +27,7 @@ from teacher_student.auditing.functional import ListeningNoise
 from teacher_student.auditing.noisy import NoisyMaxLaw, session_law, session_outcomes
 from teacher_student.auditing.outcomes import Outcomes
 from teacher_student.auditing.pairs import NeighbourVotes, contested
-from teacher_student.auditing.sampled import audit_pair, sessions
+from teacher_student.auditing.sampled import sessions
 from teacher_student.auditing.search import Score, exact_epsilon, sampled_epsilon
 from teacher_student.auditing.twins import CLAIMED, ReusedNoise, Subject
 from teacher_student.labels import HALTED
@@ -164,16 +164,7 @@ def sampled_answers_bound(subject: Subject, setting: Setting) -> Row:
     """Lower confidence bound on epsilon from sessions on the gap that promises most at this number of sessions."""
     law, trials = _law(subject), BOUND_SESSIONS * setting.trials
     votes, _, _ = worst_gap(law, sampled_epsilon(setting.delta, trials // 2), _most(law))
-    bound = audit_pair(
-        subject,
-        votes,
-        setting.noise(),
-        delta=setting.delta,
-        trials=trials,
-        error=setting.false_alarm,
-        progress=setting.progress,
-    )
-    return bound_row(subject, setting, bound)
+    return bound_row(subject, setting, votes, trials)
 
 
 def _most(law: NoisyMaxLaw) -> int:

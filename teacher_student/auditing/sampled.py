@@ -23,6 +23,7 @@ from scipy import stats
 from teacher_student.arguments import Integers, positive_integer
 from teacher_student.auditing.pairs import NeighbourVotes
 from teacher_student.auditing.twins import Subject
+from teacher_student.auditing.wrapped_noise import WrappedNoise
 from teacher_student.mechanisms.noise import Noise
 
 Progress = Callable[[int], None]
@@ -32,11 +33,12 @@ FALSE_ALARM = 1e-9
 """Probability with which a check that samples may reject a true mechanism, unless it says otherwise."""
 
 
-class DrawnAhead(Noise):
+class DrawnAhead(WrappedNoise):
     """Another source's noise, drawn in blocks and handed out in order, each value once: many short sessions cost less."""
 
     def __init__(self, inner: Noise, block: int = 1 << 14) -> None:
-        self._inner, self._size = inner, block
+        super().__init__(inner)
+        self._size = block
         self._blocks: dict[tuple[str, Fraction], tuple[Integers, int]] = {}
 
     def draw(self, law: str, scale: Fraction, size: int) -> Integers:
@@ -47,18 +49,6 @@ class DrawnAhead(Noise):
             values, used = np.concatenate([values[used:], fresh]), 0
         self._blocks[law, scale] = (values, used + size)
         return values[used : used + size].copy()
-
-    def discrete_laplace(self, scale: Fraction, size: int) -> Integers:
-        """See `draw`."""
-        return self.draw("discrete_laplace", scale, size)
-
-    def discrete_gaussian(self, scale: Fraction, size: int) -> Integers:
-        """See `draw`."""
-        return self.draw("discrete_gaussian", scale, size)
-
-    def two_geometrics(self, scale: Fraction, size: int) -> Integers:
-        """See `draw`."""
-        return self.draw("two_geometrics", scale, size)
 
 
 _NONE: Integers = np.empty(0, dtype=np.int64)

@@ -25,6 +25,7 @@ from teacher_student.arguments import Integers
 from teacher_student.auditing.exact import ThresholdLaw
 from teacher_student.auditing.noisy import NoisyMaxLaw
 from teacher_student.auditing.pairs import Statistic, halved_distance, printed_distance
+from teacher_student.auditing.wrapped_noise import WrappedNoise
 from teacher_student.mechanisms.interface import Mechanism, State, build_mechanism
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.privacy.parameters import Parameters, round_up
@@ -68,11 +69,12 @@ def claimed(parameters: Parameters) -> Subject:
     return Subject(CLAIMED, build_mechanism(parameters), parameters, ThresholdLaw.of(parameters))
 
 
-class ReusedNoise(Noise):
+class ReusedNoise(WrappedNoise):
     """Draws once from one law at one scale and gives that value for ever; other draws stay fresh."""
 
     def __init__(self, inner: Noise, law: str, scale: Fraction) -> None:
-        self._inner, self._reused = inner, (law, scale)
+        super().__init__(inner)
+        self._reused = (law, scale)
         self._kept: int | None = None
 
     def draw(self, law: str, scale: Fraction, size: int) -> Integers:
@@ -82,18 +84,6 @@ class ReusedNoise(Noise):
         if self._kept is None:
             self._kept = int(self._inner.draw(law, scale, 1)[0])
         return np.full(size, self._kept, dtype=np.int64)
-
-    def discrete_laplace(self, scale: Fraction, size: int) -> Integers:
-        """See `draw`."""
-        return self.draw("discrete_laplace", scale, size)
-
-    def discrete_gaussian(self, scale: Fraction, size: int) -> Integers:
-        """See `draw`."""
-        return self.draw("discrete_gaussian", scale, size)
-
-    def two_geometrics(self, scale: Fraction, size: int) -> Integers:
-        """See `draw`."""
-        return self.draw("two_geometrics", scale, size)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,10 +6,8 @@ Modes: `rich` (a live display, the default on a terminal), `plain` (one line a s
 from __future__ import annotations
 
 import contextlib
-import logging
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.console import Console
@@ -93,23 +91,6 @@ class Display:
             mark = "  (private: do not publish)" if name in private else ""
             table.add_row(name, f"{value}{mark}")
         self.console.print(table)
-
-    @contextlib.contextmanager
-    def only(self) -> Iterator[None]:
-        """Hold back Lightning's remarks on devices and finished fits while this display speaks; errors still pass."""
-        loggers = [
-            logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero")
-        ]
-        levels = [logger.level for logger in loggers]
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="lightning.*")
-            for logger in loggers:
-                logger.setLevel(logging.ERROR)
-            try:
-                yield
-            finally:
-                for logger, level in zip(loggers, levels, strict=True):
-                    logger.setLevel(level)
 
     def say(self, text: str) -> None:
         """Print a line."""

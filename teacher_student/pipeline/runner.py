@@ -30,6 +30,7 @@ from teacher_student.pipeline.student_files import save_student
 from teacher_student.privacy import Certificate, Parameters
 from teacher_student.privacy.planner import plan
 from teacher_student.student import LabelNoise, QuerySettings, Student
+from teacher_student.teachers.trainer import quiet
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +83,7 @@ def run(settings: RunSettings, path: Path, display: Display | None = None) -> Ru
         ArgumentError: bad settings or data, before anything is written or drawn.
     """
     display = display or Display("quiet")
-    with display.only():
+    with quiet():
         with together(settings.trainer, functools.partial(_help, settings, path)) as ranks:
             asked = ask_teachers(settings, path, display if ranks.first else Display("quiet"), ranks)
         return None if asked is None else _teach(asked, settings, display)
@@ -91,7 +92,7 @@ def run(settings: RunSettings, path: Path, display: Display | None = None) -> Ru
 def _help(settings: RunSettings, path: Path, ranks: Ranks) -> None:
     """What a process does that the first one has started."""
     display = Display("quiet")
-    with display.only():
+    with quiet():
         ask_teachers(settings, path, display, ranks)
 
 

@@ -31,7 +31,7 @@ import numpy as np
 from teacher_student.arguments import ArgumentError, Floats, positive_integer, positive_number, probability
 from teacher_student.privacy.gaussian import compose_mu, discrete_gaussian_mu, gaussian_delta, gaussian_epsilon, gaussian_mu
 from teacher_student.privacy.kappa import to_delta, to_epsilon
-from teacher_student.privacy.parameters import GRID, Parameters, check_scale
+from teacher_student.privacy.parameters import Parameters, check_scale, smallest_scale
 from teacher_student.privacy.pure import bounded_range_rdp, pure_delta, pure_epsilon, pure_rdp
 
 TEST_SHARE = 0.5
@@ -40,7 +40,7 @@ TEST_SHARE = 0.5
 _MARGIN = 1e-9
 """Calibration aims this much below the request, so that recomputing it in double arithmetic never lands above."""
 
-_LARGEST = 1e9
+_LARGEST = 10**9
 
 LARGEST_QUERIES = 10_000_000
 """Most answers of a session, and most queries asked; what more of them cost is not computed (see `pure`)."""
@@ -99,19 +99,34 @@ class OneScale(NoisyMaxParameters):
         num_queries: int | None = None,
         max_answers: int | None = None,
         num_teachers: int | None = None,
-        **options: Any,
+        **fields: Any,
     ) -> Self:
-        """Return the least scale at which `max_answers` (by default `num_queries`) answers cost at most `epsilon`."""
+        """Return the least scale at which `max_answers` (by default `num_queries`) answers cost at most `epsilon`.
+
+        Args:
+            epsilon: above 0.
+            delta: between 0 and 1.
+            cutoff: not used.
+            num_queries: queries that may be asked.
+            max_answers: queries that may be answered.
+            num_teachers: not used.
+            fields: what the class has beside `scale` and `max_answers`.
+        """
         del cutoff, num_teachers
-        refuse_options(options, cls.mechanism, "max_answers", "num_teachers")
+        own = [field.name for field in dataclasses.fields(cls) if field.name not in ("scale", "max_answers")]
+        unknown = {name: value for name, value in fields.items() if name not in own}
+        refuse_options(unknown, cls.mechanism, "max_answers", "num_teachers", *own)
+        for name in own:
+            if fields.get(name) is None:
+                raise ArgumentError(f"{name} must be given for {cls.mechanism}, got None")
         answers = _answers(cls.mechanism, max_answers, num_queries)
         aim = positive_number("epsilon", epsilon) * (1 - _MARGIN)
         share = probability("delta", delta)
 
         def suffices(scale: Fraction) -> bool:
-            return cls(max_answers=answers, scale=scale).delta(aim) <= share
+            return cls(max_answers=answers, scale=scale, **fields).delta(aim) <= share
 
-        return cls(max_answers=answers, scale=least_scale(suffices))
+        return cls(max_answers=answers, scale=least_scale(suffices), **fields)
 
 
 class GaussianCost(NoisyMaxParameters):
@@ -287,16 +302,10 @@ def least_scale(suffices: Callable[[Fraction], bool]) -> Fraction:
     >>> least_scale(lambda scale: scale >= 3)
     Fraction(3, 1)
     """
-    high = 1
-    while not suffices(Fraction(high, GRID)):
-        high *= 2
-        if high > _LARGEST * GRID:
-            raise ArgumentError(f"epsilon must be within reach of noise of scale {_LARGEST:.0e}, got a request that is not")
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if suffices(Fraction(middle, GRID)) else (middle, high)
-    return Fraction(high, GRID)
+    scale = smallest_scale(suffices, _LARGEST)
+    if scale is None:
+        raise ArgumentError(f"epsilon must be within reach of noise of scale {_LARGEST:.0e}, got a request that is not")
+    return scale
 
 
 def _answers(mechanism: str, max_answers: int | None, num_queries: int | None) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import teacher_student as ts
-from teacher_student.aggregation.release import CERTIFICATE_FILE, LABELS_FILE
+from teacher_student.aggregation.folder import CERTIFICATE_FILE
 from teacher_student.mechanisms import SystemNoise
 
 
@@ -25,12 +25,12 @@ def test_it_comes_back_as_it_was(release: ts.Release, tmp_path: Path) -> None:
     assert again.answered.tolist() == [True, False, False]
     assert again.certificate == release.certificate
     assert again.certificate.verify() <= 1.0
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [CERTIFICATE_FILE, LABELS_FILE]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [CERTIFICATE_FILE, ts.Release.FILE]
 
 
 def test_the_table_is_plain(release: ts.Release, tmp_path: Path) -> None:
     release.save(tmp_path)
-    assert (tmp_path / LABELS_FILE).read_text().splitlines() == ["query,label,answered", "0,0,1", "1,-1,0", "2,-2,0"]
+    assert (tmp_path / ts.Release.FILE).read_text().splitlines() == ["query,label,answered", "0,0,1", "1,-1,0", "2,-2,0"]
 
 
 def test_query_ids_are_kept(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_query_ids_are_kept(tmp_path: Path) -> None:
     assert ts.Release.load(tmp_path).queries == ("a,b", 'say "x"\n')
 
 
-@pytest.mark.parametrize("name", [LABELS_FILE, CERTIFICATE_FILE])
+@pytest.mark.parametrize("name", [ts.Release.FILE, CERTIFICATE_FILE])
 def test_nothing_is_overwritten(release: ts.Release, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
     with pytest.raises(ts.ArgumentError, match=f"^folder must hold no release yet, .* {name}; choose another one$"):
@@ -75,7 +75,7 @@ def test_labels_cannot_be_written_to(release: ts.Release) -> None:
 )
 def test_a_table_that_does_not_fit_is_refused(release: ts.Release, tmp_path: Path, table: str) -> None:
     release.save(tmp_path)
-    (tmp_path / LABELS_FILE).write_text(table)
+    (tmp_path / ts.Release.FILE).write_text(table)
     with pytest.raises(ts.ArgumentError):
         ts.Release.load(tmp_path)
 
@@ -107,17 +107,17 @@ def test_a_save_that_was_killed_between_its_files_is_completed(release: ts.Relea
     with pytest.raises(KeyboardInterrupt):
         release.save(tmp_path)
     monkeypatch.undo()
-    assert [path.name for path in tmp_path.iterdir()] == [LABELS_FILE]
+    assert [path.name for path in tmp_path.iterdir()] == [ts.Release.FILE]
     for _ in range(2):
         release.save(tmp_path)
     assert ts.Release.load(tmp_path).labels.tolist() == release.labels.tolist()
-    with pytest.raises(ts.ArgumentError, match=f"which has {LABELS_FILE}"):
+    with pytest.raises(ts.ArgumentError, match=f"which has {ts.Release.FILE}"):
         ts.Release(release.labels[::-1], release.certificate).save(tmp_path)
 
 
 def write_labels(folder: Path, labels: list[int]) -> None:
     rows = [f"{position},{label},{int(label >= 0)}" for position, label in enumerate(labels)]
-    (folder / LABELS_FILE).write_text("\n".join(["query,label,answered", *rows]) + "\n")
+    (folder / ts.Release.FILE).write_text("\n".join(["query,label,answered", *rows]) + "\n")
 
 
 @pytest.mark.parametrize(
