@@ -7,12 +7,15 @@ pool varies most. They cost nothing: no private record has a say in them.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from teacher_student.data.dataset import Features, PrivateDataset
 from teacher_student.data.splits import PublicProjection
+
+PARTS = ("private", "public", "evaluation")
 
 
 def project(
@@ -42,11 +45,11 @@ def project(
     def seen(features: Features | None) -> Features | None:
         return None if features is None else projection.apply(flat(features))
 
-    projected = {name: seen(getattr(dataset, name)) for name in ("private_features", "public_features", "evaluation_features")}
-    names = tuple(f"component {number}" for number in range(1, components + 1))
-    kept = ("private_features", "public_features", "evaluation_features", "feature_names")
-    student = {f"student_{name}": getattr(dataset, name) if student_columns else None for name in kept}
-    return dataclasses.replace(dataset, **projected, feature_names=names, **student)
+    changed: dict[str, Any] = {"feature_names": tuple(f"component {number}" for number in range(1, components + 1))}
+    changed |= {f"{part}_features": seen(getattr(dataset, f"{part}_features")) for part in PARTS}
+    for name in ("feature_names", *(f"{part}_features" for part in PARTS)):
+        changed[f"student_{name}"] = getattr(dataset, name) if student_columns else None
+    return dataclasses.replace(dataset, **changed)
 
 
 def flat(features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
