@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import shutil
 import subprocess
@@ -37,6 +38,7 @@ from teacher_student.pipeline.judgement import judge
 from teacher_student.pipeline.ranks import ALONE
 from teacher_student.pipeline.runner import Asked, ask_teachers
 from teacher_student.pipeline.settings import RunSettings
+from teacher_student.teachers.trainer import quiet
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 COMMON = ("privacy.delta=1e-5", "baselines=false", "logger=none", "budget.ledger=null")
@@ -51,12 +53,18 @@ class Method:
         teachers: overrides that say which teachers are trained; rows with the same ones share them.
         labels: overrides that say what is released and how the student learns.
         budgets: for each epsilon the override that goes with it (a cutoff, a number of queries); all of them public.
+        crowds: for an epsilon that wants other teachers, the overrides that say which.
     """
 
     name: str
     teachers: tuple[str, ...]
     labels: tuple[str, ...] = ()
     budgets: dict[float, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    crowds: dict[float, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    def teachers_at(self, epsilon: float) -> tuple[str, ...]:
+        """Return the overrides that say which teachers are trained at an epsilon."""
+        return (*self.teachers, *self.crowds.get(epsilon, ()))
 
 
 def asking(*numbers: int) -> dict[float, tuple[str, ...]]:
@@ -71,6 +79,12 @@ def halting(*cutoffs: int) -> dict[float, tuple[str, ...]]:
 
 ADULT = ("experiment=adult",)
 CORRECTED = ("experiment=adult_fractions",)
+CROWDS = {
+    0.25: ("teachers.number=4000",),
+    0.5: ("teachers.number=4000",),
+    4.0: ("teachers.number=1000", "data.components=60", "correction.rounds=8"),
+}
+"""Noise is the smaller against more votes; where it hardly matters, fewer teachers see more records and columns each."""
 DIGITS = ("experiment=digits",)
 
 TABLES = {
@@ -80,7 +94,7 @@ TABLES = {
         Method("confident_gnmax", ADULT, ("mechanism=confident_gnmax",), asking(100, 200, 500, 1500, 4000)),
         Method("lnmax", ADULT, ("mechanism=lnmax",), asking(100, 200, 500, 1500, 4000)),
         Method("noisy_fraction", CORRECTED, ("correction.rounds=0",)),
-        Method("corrected", CORRECTED),
+        Method("corrected", CORRECTED, (), {}, CROWDS),
     ),
     "digits": (
         Method("stability", DIGITS, ("mechanism=stability",), halting(3, 3, 3, 5, 10)),
@@ -95,7 +109,7 @@ TABLES = {
 def settings_of(method: Method, epsilon: float, split: int) -> RunSettings:
     """Return the settings of one cell of the table."""
     budget = method.budgets.get(epsilon, ())
-    overrides = [*method.teachers, *method.labels, *budget, *COMMON, f"privacy.epsilon={epsilon}", f"seed={split}"]
+    overrides = [*method.teachers_at(epsilon), *method.labels, *budget, *COMMON, f"privacy.epsilon={epsilon}", f"seed={split}"]
     return settings_from_config(compose("run", overrides))
 
 
@@ -122,17 +136,15 @@ def one_split(table: str, methods: tuple[Method, ...], epsilons: tuple[float, ..
 
 def _cells(table: str, methods: tuple[Method, ...], epsilons: tuple[float, ...], split: int) -> Iterator[dict[str, Any]]:
     asked: dict[tuple[str, ...], Asked] = {}
-    with Display("quiet").only(), tempfile.TemporaryDirectory() as place:
-        for method in methods:
-            if method.teachers not in asked:
-                first = settings_of(method, epsilons[0], split)
-                found = ask_teachers(first, Path(place) / f"teachers{len(asked)}", Display("quiet"), ALONE)
+    with quiet(), tempfile.TemporaryDirectory() as place:
+        for method, epsilon in itertools.product(methods, epsilons):
+            settings, teachers = settings_of(method, epsilon, split), method.teachers_at(epsilon)
+            if teachers not in asked:
+                found = ask_teachers(settings, Path(place) / f"teachers{len(asked)}", Display("quiet"), ALONE)
                 assert found is not None
-                asked[method.teachers] = found
-            for epsilon in epsilons:
-                settings = settings_of(method, epsilon, split)
-                accuracy = student_accuracy(asked[method.teachers], settings, Path(place) / f"{method.name}{epsilon}")
-                yield {"method": method.name, "epsilon": epsilon, "accuracy": accuracy}
+                asked[teachers] = found
+            accuracy = student_accuracy(asked[teachers], settings, Path(place) / f"{method.name}{epsilon}")
+            yield {"method": method.name, "epsilon": epsilon, "accuracy": accuracy}
         common = asked[methods[0].teachers]
         yield from _peers(table, common, settings_of(methods[0], 1.0, split), epsilons, split)
 
