@@ -27,7 +27,7 @@ from teacher_student.arguments import choice
 MODES = ("auto", "rich", "plain", "quiet")
 
 Advance = Callable[[int, str], None]
-"""Called with how much is done and a short note."""
+"""Called with how much is done and a short note, which replaces the one before; the last one stays."""
 
 
 class Display:
@@ -54,7 +54,7 @@ class Display:
 
                 def advance(done: int, text: str = "") -> None:
                     nonlocal note
-                    note = text or note
+                    note = text
                     bar.update(task, completed=done, note=note)
 
                 yield advance
@@ -63,12 +63,12 @@ class Display:
 
             def remember(_: int, text: str = "") -> None:
                 nonlocal note
-                note = text or note
+                note = text
 
             yield remember
         self.seconds[name] = time.perf_counter() - start
         if self.mode == "plain":
-            self.console.print(f"{name:<12} {self.seconds[name]:7.1f} s  {note}")
+            self.console.print(f"{name:<12} {self.seconds[name]:7.1f} s  {note}".rstrip())
 
     def _bar(self) -> Progress:
         return Progress(

@@ -1,55 +1,93 @@
-"""Small figures: as inline SVG, so that a report is one file that opens offline, and as pixels for TensorBoard."""
+"""Figures: as inline SVG, so that a report is one file that opens offline, and as pixels for TensorBoard.
+
+Text is 16 CSS pixels at a figure's natural width, which fits a telephone; what needs more width scrolls there (see the report's
+style sheet). Colours of `PALETTE` become the style sheet's variables in SVG, so that figures follow a light or a dark page.
+"""
 
 from __future__ import annotations
 
 import io
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib import rc_context
+from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter, StrMethodFormatter
 
 from teacher_student.labels import ABSTAIN, HALTED
 
-INK, ACCENT, SECOND, SOFT = "#1f2933", "#0b6e99", "#d9822b", "#9fb3c8"
+INK, ACCENT, SECOND, SOFT = "#1f2933", "#0b6e99", "#a04a08", "#6f86a0"
+PALETTE = {
+    "ink": (INK, "#e6ebf0"),
+    "accent": (ACCENT, "#62bbe3"),
+    "second": (SECOND, "#f0a868"),
+    "soft": (SOFT, "#8199b3"),
+}
+"""Colours of text and of marks by name: on a light page, and on a dark one."""
+LINES = ("#2f80c2", "#c0621f", "#2c8a4b", "#cf4a4a", "#8d6cc9", "#9b6b4a", "#c4569b", "#7f8020")
+"""Colours of lines, at least 3 to 1 against a light and a dark page."""
 STYLE: Any = {
-    "font.size": 9,
+    "font.size": 12,
+    "axes.labelsize": 12,
     "axes.edgecolor": SOFT,
     "axes.labelcolor": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "xtick.color": INK,
     "ytick.color": INK,
+    "text.color": INK,
+    "legend.frameon": False,
     "svg.hashsalt": "teacher-student",
     "svg.fonttype": "path",
 }
 """Matplotlib settings of every figure of ours, in reports and in notebooks."""
 
+WIDTH, HEIGHT = 4.0, 2.9
+"""Natural size of a figure in inches: 384 x 278 CSS pixels."""
+_MOST_NAMED, _MOST_WRITTEN = 20, 30
+"""More classes than this are not all named, and their cells hold no numbers."""
+_FEW_VALUES = 25
+"""So many values have a bar each."""
 
-def _figure(draw: Callable[[Axes], None], *, width: float = 5.2, height: float = 2.8) -> Figure:
+_THOUSANDS = StrMethodFormatter("{x:,.0f}")
+_SHARES = FuncFormatter(lambda share, _: f"{100 * share:g} %")
+
+
+def _figure(draw: Callable[..., None], *, width: float = WIDTH, height: float = HEIGHT, rows: int = 1) -> Figure:
     with rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
-        draw(figure.subplots())
+        draw(*figure.subplots(rows, squeeze=False, sharex=True)[:, 0])
     return figure
 
 
-def svg(figure: Figure) -> str:
-    """Return a figure as an SVG element; the same figure gives the same text."""
+def svg(figure: Figure, title: str) -> str:
+    """Return a figure as an SVG element whose colours follow the page; the same figure gives the same text.
+
+    It is never shrunk below 90 % of its natural width, at which its text is 14 pixels high.
+    """
     buffer = io.StringIO()
     with rc_context(STYLE):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
-    return text[text.index("<svg") :]
+    for name, (light, _) in PALETTE.items():
+        text = text.replace(light, f"var(--{name})")
+    wide = "wide" if figure.get_figwidth() > WIDTH else "narrow"
+    opening = (
+        f'<svg class="{wide}" role="img" aria-label="{escape(title)}" style="min-width: {86.4 * figure.get_figwidth():.0f}px"'
+    )
+    return opening + text[text.index("<svg") + len("<svg") :]
 
 
 def pixels(figure: Figure) -> npt.NDArray[np.uint8]:
     """Return a figure as (height, width, 3) pixels."""
+    figure.set_dpi(150)
     canvas = FigureCanvasAgg(figure)
     with rc_context(STYLE):
         canvas.draw()
@@ -57,26 +95,45 @@ def pixels(figure: Figure) -> npt.NDArray[np.uint8]:
 
 
 def spend(labels: npt.NDArray[np.int64], cutoff: int | None) -> Figure:
-    """Paid non-answers and answers over the queries until the session halted, from released labels: (num_queries,)."""
+    """Answers, and below them paid non-answers, over the queries until the session halted; labels: (num_queries,)."""
     halted = np.flatnonzero(labels == HALTED)
     labels = labels[: halted[0]] if len(halted) else labels
     asked = np.arange(1, len(labels) + 1)
 
-    def draw(axes: Axes) -> None:
-        axes.plot(asked, np.cumsum(labels >= 0), color=ACCENT)
-        axes.set_xlabel("queries asked" + (" until the session halted" if len(halted) else ""))
-        axes.set_ylabel("answers", color=ACCENT)
-        axes.set_ylim(bottom=0)
-        right = axes.twinx()
-        right.plot(asked, np.cumsum(labels == ABSTAIN), color=SECOND)
-        right.set_ylabel("paid non-answers", color=SECOND)
-        right.yaxis.set_major_locator(MaxNLocator(integer=True))
+    def draw(upper: Axes, lower: Axes) -> None:
+        for axes, counted, colour, name in (
+            (upper, labels >= 0, ACCENT, "labels"),
+            (lower, labels == ABSTAIN, SECOND, "paid\nnon-answers"),
+        ):
+            axes.plot(asked, np.cumsum(counted), color=colour)
+            axes.set_ylabel(name)
+            axes.set_ylim(0, 1.15 * max(1, counted.sum()))
+            axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+            axes.yaxis.set_major_formatter(_THOUSANDS)
         if cutoff is not None:
-            right.axhline(cutoff, color=SECOND, linestyle=":", linewidth=1)
-            right.text(0.01, cutoff, "cutoff", color=SECOND, va="bottom", fontsize=8, transform=right.get_yaxis_transform())
-        right.set_ylim(0, 1.12 * max(cutoff or 0, right.get_ylim()[1]))
+            lower.axhline(cutoff, color=SECOND, linestyle=":", linewidth=1.5)
+            lower.text(0.02, cutoff, f"cutoff {cutoff:,}", color=SECOND, va="bottom", transform=lower.get_yaxis_transform())
+            lower.set_ylim(0, 1.5 * cutoff)
+        lower.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        lower.xaxis.set_major_formatter(_THOUSANDS)
+        lower.set_xlabel("queries asked" + (" until the session halted" if len(halted) else ""))
 
-    return _figure(draw)
+    return _figure(draw, height=3.8, rows=2)
+
+
+def released_classes(labels: npt.NDArray[np.int64], names: Sequence[str]) -> Figure:
+    """How many labels of each class were released; labels: (num_queries,)."""
+    counts = np.bincount(labels[labels >= 0], minlength=len(names))
+
+    def draw(axes: Axes) -> None:
+        axes.barh(range(len(names)), counts, color=ACCENT, height=0.65)
+        _name_classes(axes.set_yticks, names)
+        axes.invert_yaxis()
+        axes.set_xlabel("labels released")
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.xaxis.set_major_formatter(_THOUSANDS)
+
+    return _figure(draw, height=min(8.0, max(HEIGHT, 0.3 * len(names) + 0.8)))
 
 
 def bars(shares: Mapping[str, float], ylabel: str) -> Figure:
@@ -85,9 +142,11 @@ def bars(shares: Mapping[str, float], ylabel: str) -> Figure:
     def draw(axes: Axes) -> None:
         axes.bar(list(shares), list(shares.values()), color=[ACCENT, *[SOFT] * (len(shares) - 1)], width=0.6)
         axes.set_ylabel(ylabel)
+        axes.set_ylim(0, 1.1)
+        axes.set_yticks(np.linspace(0, 1, 5))
+        axes.yaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
         for place, value in enumerate(shares.values()):
-            axes.text(place, value, f"{value:.1%}", ha="center", va="bottom", fontsize=8, color=INK)
-        axes.margins(y=0.15)
+            axes.text(place, value, f"{100 * value:.1f} %", ha="center", va="bottom")
 
     return _figure(draw)
 
@@ -98,43 +157,76 @@ def curve(values: Sequence[float], xlabel: str, ylabel: str) -> Figure:
     def draw(axes: Axes) -> None:
         axes.plot(np.arange(1, len(values) + 1), values, color=ACCENT)
         axes.set(xlabel=xlabel, ylabel=ylabel)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
     return _figure(draw)
 
 
 def confusion(matrix: npt.NDArray[np.int64], names: Sequence[str]) -> Figure:
-    """Rows are true classes, columns predicted ones; each cell shows the share of its row."""
+    """Rows are true classes, columns predicted ones; each cell shows the share of its row in percent."""
     shares = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
+    number = len(names)
 
     def draw(axes: Axes) -> None:
-        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-        axes.set_xticks(range(len(names)), names, rotation=45 if len(names) > 4 else 0)
-        axes.set_yticks(range(len(names)), names)
-        axes.set(xlabel="student", ylabel="true class")
-        for (row, column), share in np.ndenumerate(shares):
-            axes.text(column, row, f"{share:.0%}", ha="center", va="center", color="white" if share > 0.5 else INK, fontsize=8)
+        axes.pcolormesh(shares, cmap="Blues", vmin=0, vmax=1)
+        axes.set(aspect="equal", xlabel="student says", ylabel="true class")
+        places = np.arange(number) + 0.5
+        turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if max(map(len, names)) > 5 else {}
+        _name_classes(axes.set_xticks, names, places, **turned)
+        _name_classes(axes.set_yticks, names, places)
+        axes.invert_yaxis()
+        axes.tick_params(length=0)
+        for row, column in zip(*np.nonzero(shares > 0.005), strict=True) if number <= _MOST_WRITTEN else ():
+            share = float(shares[row, column])
+            text = f"{100 * share:.0f}" + " %" * (number <= 4)
+            colour = _readable_on(np.asarray(colormaps["Blues"](share)).tolist())
+            axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", color=colour)
 
-    return _figure(draw, height=max(2.8, 0.4 * len(names) + 1.2))
+    side = 0.42 * min(number, _MOST_WRITTEN) + 1.3
+    return _figure(draw, width=max(WIDTH, side), height=max(HEIGHT, side))
 
 
-def histogram(values: npt.NDArray[np.number], xlabel: str, *, lines: Mapping[str, float] | None = None) -> Figure:
-    """Histogram of values with named vertical lines."""
+def _name_classes(
+    ticks: Callable[..., object], names: Sequence[str], places: npt.NDArray[np.floating] | None = None, **style: object
+) -> None:
+    """Name every class on an axis, or every n-th one where there are too many."""
+    step = math.ceil(len(names) / _MOST_NAMED)
+    ticks((np.arange(len(names)) if places is None else places)[::step], names[::step], **style)
+
+
+def _readable_on(colour: Sequence[float]) -> str:
+    """Black or white, whichever has more contrast on `colour` (WCAG 2.2, relative luminance)."""
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour[:3]]
+    luminance = float(np.dot([0.2126, 0.7152, 0.0722], linear))
+    return "#000000" if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else "#ffffff"
+
+
+def histogram(values: npt.NDArray[np.number], xlabel: str, ylabel: str, *, shares: bool = False) -> Figure:
+    """Histogram of values; `shares` shows them in percent, few different ones have a bar each."""
 
     def draw(axes: Axes) -> None:
-        axes.hist(values, bins=_edges(values), color=SOFT)
-        axes.set(xlabel=xlabel, ylabel="count")
-        for name, place in (lines or {}).items():
-            axes.axvline(place, color=SECOND, linestyle="--", label=name)
-        if lines:
-            axes.legend(frameon=False)
+        found, counts = np.unique(values, return_counts=True)
+        if 1 < len(found) <= _FEW_VALUES:
+            axes.bar(found, counts, width=0.8 * np.median(np.diff(found)), color=SOFT)
+        else:
+            axes.hist(values, bins=_edges(values), color=SOFT)
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_formatter(_SHARES if shares else StrMethodFormatter("{x:,g}"))
+        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.yaxis.set_major_formatter(_THOUSANDS)
 
     return _figure(draw)
 
 
 def _edges(values: npt.NDArray[np.number], most: int = 50) -> list[float]:
-    """Edges of at most `most` bins; all bins of integers hold equally many integers, so that none looks empty by accident."""
+    """Edges of at most `most` bins; all bins of integers hold equally many integers, so that none looks empty by accident.
+
+    Shares of a few votes have few values: three of them or more in a bin hide the steps.
+    """
     if not len(values) or not np.issubdtype(values.dtype, np.integer):
-        return [float(edge) for edge in np.histogram_bin_edges(values, bins=most)]
+        number = min(most, len(np.unique(values)) // 3 + 1)
+        return [float(edge) for edge in np.histogram_bin_edges(values, bins=number)]
     low, high = int(values.min()), int(values.max())
     width = -(-(high - low + 1) // most)
     return [edge - 0.5 for edge in range(low, high + width + 1, width)]
@@ -144,19 +236,26 @@ def comparison(rows: Mapping[str, Mapping[float, float]], xlabel: str, ylabel: s
     """One line for each mechanism, the chosen one's thicker: share of unstable queries -> expected answers."""
 
     def draw(axes: Axes) -> None:
-        for (name, points), marker in zip(rows.items(), itertools.cycle("osD^vPX*"), strict=False):
+        for (name, points), marker, colour in zip(
+            rows.items(), itertools.cycle("osD^vPX*"), itertools.cycle(LINES), strict=False
+        ):
             mine = name == chosen
             axes.plot(
                 list(points),
                 list(points.values()),
                 marker=marker,
-                markersize=4,
-                linewidth=2.5 if mine else 1,
-                color=ACCENT if mine else None,
+                markersize=6,
+                linewidth=3.5 if mine else 1.5,
+                color=ACCENT if mine else colour,
                 label=f"{name} (this run)" if mine else name,
             )
         axes.set(xlabel=xlabel, ylabel=ylabel, xscale="log")
+        axes.set_xticks(sorted({share for points in rows.values() for share in points}))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(_SHARES)
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
         axes.set_ylim(bottom=0)
-        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        axes.figure.legend(loc="outside lower left", ncols=1)
 
-    return _figure(draw, width=7.8)
+    return _figure(draw, height=HEIGHT + 0.26 * len(rows))

@@ -24,11 +24,13 @@ class ReleasedFacts:
         settings: public settings by name, as shown in the table.
         choices: public settings by their names in the config, by which TensorBoard compares the runs of a sweep.
         certificate: the certificate's JSON as a mapping.
-        labels: (num_queries,) released labels; None for a soft release.
-        scores: (num_queries,) released scores; None for a hard release.
+        answers: what was released: labels, scores or fractions; they are in a file of that name.
+        labels: (num_queries,) released labels, or None.
+        scores: (num_queries,) released scores or (num_queries, num_classes) noisy shares of the votes, NaN where not answered; or
+            None. One of the two is given.
         cutoff: units that the session could pay, or None where the mechanism has no cutoff.
         class_names: one for each class.
-        curve: the student's training loss by epoch.
+        curve: the student's training loss by epoch; empty where nothing was answered, so that there is no student.
         metrics: the student's figures on public evaluation data by name; empty without such data.
         majority: share of the largest class in the public evaluation data, or None.
         confusion: (num_classes, num_classes) counts on public evaluation data, or None.
@@ -39,6 +41,7 @@ class ReleasedFacts:
     settings: Mapping[str, object]
     choices: Mapping[str, float | str | bool]
     certificate: Mapping[str, Any]
+    answers: str
     labels: npt.NDArray[np.int64] | None
     scores: npt.NDArray[np.float64] | None
     cutoff: int | None
@@ -59,7 +62,13 @@ class ReleasedFacts:
         """Number of queries that were answered."""
         if self.labels is not None:
             return int((self.labels >= 0).sum())
-        return int(np.isfinite(np.asarray(self.scores)).sum())
+        return int(np.isfinite(np.asarray(self.scores)).reshape(self.asked, -1).all(axis=1).sum())
+
+    @property
+    def finite_scores(self) -> npt.NDArray[np.float64]:
+        """The scores of the queries that were answered, in one row."""
+        scores = np.asarray(self.scores, dtype=np.float64)
+        return scores[np.isfinite(scores)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,49 +96,58 @@ class PrivateFacts:
 
 def _render(template: str, **values: object) -> str:
     environment = Environment(loader=PackageLoader("teacher_student.monitoring"), autoescape=True, undefined=StrictUndefined)
-    return environment.get_template(template).render(**values)
+    return environment.get_template(template).render(palette=plots.PALETTE, **values)
 
 
 def released_figures(facts: ReleasedFacts) -> dict[str, Figure]:
     """Return the publishable figures by title."""
     figures: dict[str, Figure] = {}
-    if facts.labels is not None:
-        figures["Answers and what they cost"] = plots.spend(facts.labels, facts.cutoff)
-    if facts.scores is not None:
-        figures["Released scores"] = plots.histogram(facts.scores[np.isfinite(facts.scores)], "score")
-    figures["The student's training loss"] = plots.curve(facts.curve, "epoch", "loss")
+    if facts.labels is not None and facts.cutoff is not None:
+        figures["Labels and what they cost"] = plots.spend(facts.labels, facts.cutoff)
+    if facts.labels is not None and facts.answered:
+        figures["Released labels by class"] = plots.released_classes(facts.labels, facts.class_names)
+    if facts.scores is not None and facts.answered:
+        name = "released score" if facts.answers == "scores" else "share of the votes, with noise"
+        figures[f"Released {facts.answers}"] = plots.histogram(facts.finite_scores, name, facts.answers)
+    if facts.curve:
+        figures["The student's training loss"] = plots.curve(facts.curve, "epoch", "mean loss (nats)")
     if facts.majority is not None:
         shares = {"student": facts.metrics["accuracy"], "majority class": facts.majority}
         figures["Accuracy on public evaluation data"] = plots.bars(shares, "accuracy")
-    if facts.confusion is not None:
-        figures["Where the student is right"] = plots.confusion(facts.confusion, facts.class_names)
     if facts.comparison:
-        figures["What each mechanism would answer (planner, from public sizes)"] = plots.comparison(
-            facts.comparison, "share of unstable queries", "expected answers", chosen=facts.certificate["mechanism"]
+        title = "Labels to expect of each mechanism, from public sizes, where a clear lead is 90 percent of the teachers"
+        figures[title] = plots.comparison(
+            facts.comparison,
+            "queries without a clear lead",
+            "labels to expect",
+            chosen=facts.certificate["mechanism"],
         )
+    if facts.confusion is not None:
+        title = "Where the student is right: percent of each true class"
+        figures[title] = plots.confusion(facts.confusion, facts.class_names)
     return figures
 
 
 def private_figures(facts: PrivateFacts) -> dict[str, Figure]:
     """Return the figures that must stay private by title."""
     figures = {
-        "Gap between first and second": plots.histogram(facts.gaps, "votes"),
-        "Share of votes for the winner": plots.histogram(facts.winners_share, "share"),
-        "Records per shard": plots.histogram(facts.shard_sizes, "records"),
+        "Gap between first and second": plots.histogram(facts.gaps, "lead of the winner (votes)", "queries"),
+        "Share of votes for the winner": plots.histogram(facts.winners_share, "share of the votes", "queries", shares=True),
+        "Records per shard": plots.histogram(facts.shard_sizes, "records of one teacher", "teachers"),
     }
     if facts.teacher_accuracy is not None:
-        figures["Accuracy of single teachers"] = plots.histogram(facts.teacher_accuracy, "accuracy")
+        figures["Accuracy of single teachers"] = plots.histogram(facts.teacher_accuracy, "accuracy", "teachers", shares=True)
     return figures
 
 
 def write_report(path: Path, facts: ReleasedFacts) -> None:
     """Write the publishable report to `path`."""
-    figures = {title: plots.svg(figure) for title, figure in released_figures(facts).items()}
+    figures = {title: plots.svg(figure, title) for title, figure in released_figures(facts).items()}
     path.write_text(_render("report.html.j2", facts=facts, certificate=facts.certificate, figures=figures), encoding="utf-8")
 
 
 def write_private_report(path: Path, facts: PrivateFacts) -> None:
     """Write the diagnostics that must stay private to `path`."""
-    figures = {title: plots.svg(figure) for title, figure in private_figures(facts).items()}
+    figures = {title: plots.svg(figure, title) for title, figure in private_figures(facts).items()}
     columns = list(dict.fromkeys(name for model in facts.models.values() for name in model))
     path.write_text(_render("private_report.html.j2", facts=facts, figures=figures, columns=columns), encoding="utf-8")

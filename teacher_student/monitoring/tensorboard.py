@@ -64,7 +64,7 @@ def _released(facts: ReleasedFacts) -> Iterator[Step]:
     if facts.labels is not None:
         yield from _spend(facts.labels)
     if facts.scores is not None:
-        yield 0, _histogram("release/scores", facts.scores[np.isfinite(facts.scores)])
+        yield 0, _histogram("release/scores", facts.finite_scores)
     yield from _images(released_figures(facts))
 
 

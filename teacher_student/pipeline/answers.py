@@ -25,7 +25,9 @@ AnyRelease = Release | SoftRelease | FractionRelease
 
 
 class Answers(Protocol):
-    """One way to ask the teachers and to release what they say."""
+    """One way to ask the teachers and to release what they say; `ANSWERS` is the name of that, and of its file."""
+
+    ANSWERS: str
 
     def check(self, settings: RunSettings, dataset: PrivateDataset) -> Parameters:
         """Refuse what could only fail after the training (an infeasible budget, data of another kind); return what it costs."""

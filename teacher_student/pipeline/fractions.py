@@ -32,9 +32,10 @@ from teacher_student.pipeline.stages import make_shards, train
 from teacher_student.privacy import Parameters
 from teacher_student.student import Student, Targets, correct_student
 
+ANSWERS = "fractions"
 MECHANISM = "noisy_fraction"
 
-__all__ = ["check", "collect_votes", "count_votes", "facts", "noiseless_targets", "release_labels", "targets", "teach"]
+__all__ = ["ANSWERS", "check", "collect_votes", "count_votes", "facts", "noiseless_targets", "release_labels", "targets", "teach"]
 
 
 def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
@@ -94,7 +95,7 @@ def _ask(session: FractionSession, votes: Table, settings: RunSettings, number: 
         part = range(start, min(wanted, start + QUERIES_PER_ANSWER))
         names = [f"{number}:{point}" if number else str(point) for point in part]
         session.answer_codes(counts=votes[part.start : part.stop], query_ids=names)
-        advance(part.stop, f"round {number + 1} of {settings.correction.rounds + 1}")
+        advance(part.stop, f"round {number + 1} of {settings.correction.rounds + 1}" if settings.correction.rounds else "")
 
 
 def _correcting_votes(
@@ -167,5 +168,5 @@ def noiseless_targets(counts: Table, settings: RunSettings) -> Targets:  # noqa:
 
 
 def facts(release: FractionRelease, settings: RunSettings, num_classes: int) -> dict[str, Any]:  # noqa: ARG001
-    """Return the classes with the largest noisy counts; the planner compares mechanisms that answer with a class."""
-    return {"labels": release.labels, "scores": None, "comparison": {}}
+    """Return the noisy shares; the planner compares mechanisms that answer with a class."""
+    return {"labels": None, "scores": release.fractions, "comparison": {}}

@@ -24,6 +24,8 @@ from teacher_student.privacy import Parameters
 from teacher_student.privacy.planner import plan
 from teacher_student.student import Student, Targets, targets_from_labels
 
+ANSWERS = "labels"
+
 
 def open_session(
     settings: RunSettings, dataset: PrivateDataset, state: Path | None, account: Account | None = None

@@ -31,7 +31,11 @@ class Judgement:
 
     def published(self) -> Judgement:
         """Return what of it may be published."""
-        return self if self.public else Judgement({}, None, None, True)
+        return self if self.public else UNJUDGED
+
+
+UNJUDGED = Judgement({}, None, None, public=True)
+"""Nothing to say, to anybody."""
 
 
 def judge(network: nn.Module, dataset: PrivateDataset) -> Judgement:

@@ -43,7 +43,7 @@ def ask_in_rounds(
         for start in range(0, len(fresh), QUERIES_PER_ANSWER):
             part = fresh[start : start + QUERIES_PER_ANSWER]
             session.answer(counts=votes[part], query_ids=part.tolist())
-            advance(places.stop - len(fresh) + start + len(part), f"{session.remaining_cutoff} of the cutoff left")
+            advance(places.stop - len(fresh) + start + len(part), f"{session.remaining_cutoff:,} payments left")
     return session.release()
 
 

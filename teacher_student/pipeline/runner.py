@@ -22,7 +22,7 @@ from teacher_student.pipeline import budget, fractions, stages
 from teacher_student.pipeline.answers import AnyRelease, answers_of
 from teacher_student.pipeline.baselines import baselines
 from teacher_student.pipeline.folder import SESSION, RunFolder, open_run, shared_run
-from teacher_student.pipeline.judgement import Judgement, judge
+from teacher_student.pipeline.judgement import UNJUDGED, Judgement, judge
 from teacher_student.pipeline.launch import together
 from teacher_student.pipeline.ranks import Ranks, digest
 from teacher_student.pipeline.settings import Estimator, RunSettings
@@ -127,6 +127,7 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
         votes = answers_of(settings).collect_votes(folder, dataset, teachers, settings, advance, ranks)
         alone = settings.baselines and not ranks.several
         accuracy = stages.teacher_accuracy(dataset, teachers, settings) if alone else None
+        advance(len(dataset.public_features), f"on {len(dataset.public_features):,} public points")
     return Asked(folder, dataset, account, shards, votes, accuracy) if ranks.first else None
 
 
@@ -136,11 +137,13 @@ def _teach(asked: Asked, settings: RunSettings, display: Display) -> RunResult:
     answers = answers_of(settings)
     with display.stage("labels", settings.queries.asked(len(votes))) as advance:
         release = answers.release_labels(folder, dataset, votes, settings, advance, account)
+        advance(len(release.answered), _count(release, settings))
+    counts = answers.count_votes(votes, settings)
     if not release.answered.any():
+        _write_reports(folder, dataset, release, None, settings, _private_facts(settings.name, counts, shards, {}, accuracy))
         raise ArgumentError(_no_answer(folder, release, settings, dataset.num_classes))
     with display.stage("student", settings.student.epochs) as advance:
         student = answers.teach(folder, dataset, release, settings, advance)
-    counts = answers.count_votes(votes, settings)
     result = _report(folder, dataset, shards, accuracy, counts, release, student, settings, display)
     _tell(result, settings, display)
     return result
@@ -226,54 +229,57 @@ def _report(
     display: Display,
 ) -> RunResult:
     judgement = judge(student.publishable, dataset)
-    with display.stage("comparison") as advance:
-        noiseless = answers_of(settings).noiseless_targets(counts, settings)
-        figures = baselines(dataset, noiseless, settings) if settings.baselines else {}
-        advance(1, "models without privacy")
+    figures = {}
+    if settings.baselines and dataset.evaluation_labels is not None:
+        with display.stage("comparison") as advance:
+            figures = baselines(dataset, answers_of(settings).noiseless_targets(counts, settings), settings)
+            advance(1, "models without privacy")
     with display.stage("reports") as advance:
-        _publish(folder, dataset, release, student, settings, judgement.published())
+        save_student(
+            folder.release,
+            student.publishable,
+            settings.student_network,
+            shape=dataset.student_points.shape[1:],
+            class_names=dataset.class_names,
+            feature_names=dataset.student_feature_names,
+        )
         models = {"student": judgement.metrics, **figures} if judgement.metrics else {}
-        facts = _private_facts(settings.name, counts, shards, models, teacher_accuracy)
-        write_private_report(folder.private / "report.html", facts)
-        if settings.tensorboard:
-            write_private_events(folder.private / "tensorboard", facts)
+        private = _private_facts(settings.name, counts, shards, models, teacher_accuracy)
+        _write_reports(folder, dataset, release, student, settings, private, judgement.published())
         folder.finish({"metrics": judgement.metrics, "private_figures": figures, "seconds": display.seconds})
         advance(1, str(folder.release / "report.html"))
     return RunResult(folder, release, student, judgement, figures)
 
 
-def _publish(
+def _write_reports(
     folder: RunFolder,
     dataset: PrivateDataset,
     release: AnyRelease,
-    student: Student,
+    student: Student | None,
     settings: RunSettings,
-    judgement: Judgement,
+    private: PrivateFacts,
+    judgement: Judgement = UNJUDGED,
 ) -> None:
-    save_student(
-        folder.release,
-        student.publishable,
-        settings.student_network,
-        shape=dataset.student_points.shape[1:],
-        class_names=dataset.class_names,
-        feature_names=dataset.student_feature_names,
-    )
+    """Write the publishable and the private report, for people and for TensorBoard; without a student if there is none."""
     facts = ReleasedFacts(
         name=settings.name,
         settings=_public_settings(settings, release),
         choices=settings.choices,
         certificate=json.loads(release.certificate.to_json()),
+        answers=answers_of(settings).ANSWERS,
         cutoff=_cutoff(release),
         class_names=dataset.class_names,
-        curve=student.losses,
+        curve=student.losses if student else (),
         metrics=judgement.metrics,
         majority=judgement.majority,
         confusion=judgement.confusion,
         **answers_of(settings).facts(release, settings, dataset.num_classes),
     )
     write_report(folder.release / "report.html", facts)
+    write_private_report(folder.private / "report.html", private)
     if settings.tensorboard:
         write_released_events(folder.release / "tensorboard", facts)
+        write_private_events(folder.private / "tensorboard", private)
 
 
 def _cutoff(release: AnyRelease) -> int | None:
@@ -300,8 +306,11 @@ def _public_settings(settings: RunSettings, release: AnyRelease) -> dict[str, An
 
 def _together(certificate: Certificate) -> str:
     """What this release and the earlier ones on the same data cost, as far as its ledger knows."""
-    delta = math.fsum([certificate.delta, *(earlier["delta"] for earlier in certificate.composition)])
-    return f"epsilon {certificate.total(delta):.4g}, delta {delta:.3g}, with {len(certificate.composition)} earlier releases"
+    earlier = len(certificate.composition)
+    if not earlier:
+        return "this is the first one"
+    delta = math.fsum([certificate.delta, *(release["delta"] for release in certificate.composition)])
+    return f"epsilon {certificate.total(delta):.4g}, delta {delta:.3g}, with {earlier} earlier release{'s' * (earlier > 1)}"
 
 
 def _private_facts(
@@ -324,11 +333,16 @@ def _private_facts(
     )
 
 
+def _count(release: AnyRelease, settings: RunSettings) -> str:
+    """How many queries were answered, in words; a query counts in each round that asks it."""
+    rounds = f" in {1 + settings.correction.rounds} rounds" if settings.correction.rounds else ""
+    return f"{int(release.answered.sum()):,} of {len(release.answered):,} asked{rounds}"
+
+
 def _tell(result: RunResult, settings: RunSettings, display: Display) -> None:
     certificate = result.release.certificate
-    answers = "labels" if settings.privacy.bins is None else "scores"
     rows: dict[str, object] = {
-        f"{answers} released": f"{int(result.release.answered.sum()):,} of {len(result.release.answered):,} asked",
+        f"{answers_of(settings).ANSWERS} released": _count(result.release, settings),
         "epsilon, delta": f"{certificate.epsilon:.4g}, {certificate.delta:.3g} ({certificate.neighbours})",
     }
     if certificate.composition:

@@ -25,6 +25,7 @@ from teacher_student.privacy import Parameters, calibrate_soft
 from teacher_student.student import Student, Targets, targets_from_scores
 from teacher_student.teachers import TeacherEnsemble, predict_scores
 
+ANSWERS = "scores"
 QUERIES_PER_ANSWER = 4096
 """Queries answered in one transaction of the session."""
 
@@ -105,7 +106,7 @@ def release_labels(
         for start in range(0, len(votes), QUERIES_PER_ANSWER):
             part = slice(start, start + QUERIES_PER_ANSWER)
             session.answer(votes[part], query_ids=range(len(votes))[part])
-            advance(min(part.stop, len(votes)), f"{session.remaining_units} units left")
+            advance(min(part.stop, len(votes)), f"{session.remaining_units:,} payments left")
         release = session.release()
     if not (folder.release / "certificate.json").exists():
         release.save(folder.release)

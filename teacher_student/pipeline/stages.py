@@ -95,7 +95,7 @@ def train(
 
     def report(done: int, _: int, left: float) -> None:
         ranks.check()
-        advance(done, f"{left:.0f} s left" if left else "")
+        advance(done, f"{left:.0f} s left" if done < settings.num_teachers else "one for each shard")
 
     records = (dataset.private_features, dataset.private_labels, shards.order, shards.offsets)
     if isinstance(settings.learner, Estimator):

@@ -1,11 +1,14 @@
 """The reports are single files that open offline, and the publishable one is made of released facts alone."""
 
 import dataclasses
+import itertools
 import re
 
 import numpy as np
+import pytest
 
 from teacher_student.monitoring.console import Display
+from teacher_student.monitoring.plots import LINES, PALETTE, STYLE, confusion, spend, svg
 from teacher_student.monitoring.report import PrivateFacts, ReleasedFacts, write_private_report, write_report
 
 CERTIFICATE = {
@@ -19,12 +22,16 @@ CERTIFICATE = {
 }
 
 
+UNJUDGED = {"metrics": {}, "majority": None, "confusion": None, "comparison": {}, "cutoff": None}
+
+
 def released(**changes: object) -> ReleasedFacts:
     facts = ReleasedFacts(
         name="adult",
         settings={"teachers": 1000, "epsilon": 1.0},
         choices={"privacy.epsilon": 1.0, "learner.name": "MLP"},
         certificate=CERTIFICATE,
+        answers="labels",
         labels=np.array([0, 1, -1, 1, -2]),
         scores=None,
         cutoff=50,
@@ -45,7 +52,7 @@ def test_report_says_what_was_spent_and_opens_offline(tmp_path):
     assert "0.9987" in text
     assert "&lt;=50K" in text or "hyper-parameters tuned" in text
     assert not re.search(r"(src|href)=[\"']https?:", text)
-    assert text.count("<svg") == 5
+    assert text.count("<svg") == 6
 
 
 def test_report_of_injected_noise_warns(tmp_path):
@@ -54,12 +61,74 @@ def test_report_of_injected_noise_warns(tmp_path):
 
 
 def test_report_without_evaluation_data_and_with_scores(tmp_path):
-    facts = released(
-        labels=None, scores=np.array([0.1, np.nan, 0.9]), metrics={}, majority=None, confusion=None, comparison={}, cutoff=None
-    )
+    scores = np.array([0.1, np.nan, 0.9])
+    facts = released(answers="scores", labels=None, scores=scores, **UNJUDGED)
     write_report(tmp_path / "report.html", facts)
     assert facts.answered == 2
     assert (tmp_path / "report.html").read_text().count("<svg") == 2
+
+
+def test_report_of_noisy_fractions_names_them_and_their_file(tmp_path):
+    shares = np.array([[-0.1, 1.1], [0.4, 0.6], [np.nan, np.nan]])
+    facts = released(answers="fractions", labels=None, scores=shares, **UNJUDGED)
+    write_report(tmp_path / "report.html", facts)
+    text = (tmp_path / "report.html").read_text()
+    assert (facts.asked, facts.answered) == (3, 2)
+    assert "fractions released of 3 asked" in text
+    assert "fractions.csv" in text
+
+
+def test_report_without_any_answer_says_that_there_is_no_student(tmp_path):
+    write_report(tmp_path / "report.html", released(labels=np.full(5, -2), curve=(), **UNJUDGED))
+    text = (tmp_path / "report.html").read_text()
+    assert "no student" in text
+    assert "the student, this page" not in text
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast of two colours (WCAG 2.2)."""
+    lights = []
+    for colour in (one, other):
+        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        lights.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
+def test_text_and_marks_can_be_read_on_a_light_and_on_a_dark_page(tmp_path):
+    write_report(tmp_path / "report.html", released())
+    themes = [
+        dict(re.findall(r"--([\w-]+): (#\w{6});", block))
+        for block in re.findall(r":root {(.*?)}", (tmp_path / "report.html").read_text(), re.DOTALL)
+    ]
+    assert [theme["ink"] for theme in themes] == list(PALETTE["ink"])
+    for theme in themes:
+        for page in ("paper", "card"):
+            assert min(contrast(theme[text], theme[page]) for text in ("ink", "quiet", "accent", "second", "warn")) >= 4.5
+            assert min(contrast(mark, theme[page]) for mark in (theme["soft"], *LINES)) >= 3
+        assert contrast(theme["on-accent"], theme["accent"]) >= 4.5
+        assert contrast(theme["ink"], theme["warn-paper"]) >= 4.5
+    assert contrast("#9fb3c8", "#ffffff") < 3  # a grey of bars that was too pale
+
+
+def test_figures_follow_the_colours_of_the_page_and_never_shrink_below_14_pixels():
+    text = svg(spend(np.array([0, 1, -1, -2]), 50), 'a "title"')
+    assert "var(--accent)" in text
+    assert not any(light in text for light, _ in PALETTE.values())
+    width = float(re.search(r'width="([\d.]+)pt"', text).group(1)) * 96 / 72  # CSS pixels
+    least = float(re.search(r"min-width: (\d+)px", text).group(1))
+    assert STYLE["font.size"] * 96 / 72 * least / width >= 14
+    assert 'aria-label="a &quot;title&quot;"' in text
+
+
+@pytest.mark.parametrize("number", [2, 10, 100])
+def test_a_confusion_matrix_names_classes_without_crowding(number):
+    figure = confusion(np.eye(number, dtype=np.int64), [f"class {place}" for place in range(number)])
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    labels = [label.get_window_extent() for label in axes.get_yticklabels()]
+    assert 2 <= len(labels) <= 20
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(labels, 2))
 
 
 def test_report_is_the_same_for_the_same_facts(tmp_path):
@@ -95,6 +164,14 @@ def test_plain_display_prints_one_line_a_stage(capsys):
     assert "10 teachers" in printed
     assert printed.count("do not publish") == 1
     assert display.seconds["teachers"] >= 0
+
+
+def test_the_last_note_of_a_stage_stays_and_none_before_it(capsys):
+    display = Display("plain")
+    with display.stage("teachers", total=10) as advance:
+        advance(5, "2 s left")
+        advance(10, "")
+    assert capsys.readouterr().out.rstrip("\n").endswith(" s")
 
 
 def test_quiet_display_prints_nothing(capsys):

@@ -39,7 +39,7 @@ def test_released_scalars_and_pictures(events, folder):
     assert len(events.Scalars("student/loss")) == 5
     labels = np.loadtxt(folder.release / "labels.csv", delimiter=",", skiprows=1, usecols=1)
     assert events.Scalars("release/answered")[0].value == (labels >= 0).sum() == events.Scalars("spend/answers")[-1].value
-    assert {"figures/Where the student is right", "figures/Answers and what they cost"} <= set(events.Tags()["images"])
+    assert {"figures/Released labels by class", "figures/Labels and what they cost"} <= set(events.Tags()["images"])
     assert events.Images(events.Tags()["images"][0])[0].encoded_image_string.startswith(b"\x89PNG")
 
 
@@ -89,7 +89,9 @@ def test_the_same_facts_give_the_same_bytes(tmp_path):
 
 
 def test_scores_become_a_histogram_and_empty_releases_are_written(tmp_path):
-    write_released_events(tmp_path / "soft", released(labels=None, scores=np.array([0.1, np.nan, 0.9]), comparison={}))
+    write_released_events(
+        tmp_path / "soft", released(answers="scores", labels=None, scores=np.array([0.1, np.nan, 0.9]), comparison={})
+    )
     assert read(tmp_path / "soft").Histograms("release/scores")[0].histogram_value.num == 2
     halted = dataclasses.replace(released(), labels=np.full(5, -2), metrics={}, majority=None, confusion=None)
     write_released_events(tmp_path / "halted", halted)

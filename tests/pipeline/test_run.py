@@ -230,3 +230,15 @@ def test_label_noise_of_other_classes_is_refused_before_anything_is_spent(tmp_pa
     with pytest.raises(ArgumentError, match=r"student\.label_noise must have 3 rows, one for each class, got 2"):
         run(settings("student.settings.label_noise=[[0.9,0.1],[0.1,0.9]]"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_where_nothing_is_answered_the_reports_are_written_and_the_complaint_says_what_was_spent(tmp_path):
+    with pytest.raises(ArgumentError, match=r"got none of 40.*epsilon 0\.05 is spent"):
+        run(settings("privacy.epsilon=0.05", "teachers.number=20", "queries.total=40"), tmp_path / "one")
+    assert {"labels.csv", "certificate.json", "report.html", "tensorboard"} == {
+        path.name for path in (tmp_path / "one" / "release").iterdir()
+    }
+    assert "no student" in (tmp_path / "one" / "release" / "report.html").read_text()
+    assert (tmp_path / "one" / "private" / "report.html").exists()
+    with pytest.raises(ArgumentError, match="got none of 40"):  # taken up again, it says so again
+        run(settings("privacy.epsilon=0.05", "teachers.number=20", "queries.total=40"), tmp_path / "one")
