@@ -32,7 +32,7 @@ FAST = [
 def test_without_arguments_it_says_what_it_can_do(capsys):
     assert dispatch([]) == 0
     printed = capsys.readouterr().out
-    for verb in ("run", "label", "plan", "audit", "verify", "ledger", "benchmark"):
+    for verb in ("run", "label", "predict", "plan", "audit", "verify", "ledger", "benchmark"):
         assert f"  {verb}" in printed
 
 
@@ -56,6 +56,10 @@ def test_without_arguments_it_says_what_it_can_do(capsys):
         (["label", "predictions=missing.npy", "num_classes=2", "out=x"], "missing.npy"),
         (["verify", "nowhere"], "certificate.json"),
         (["verify"], "verify must be given one"),
+        (["predict", "table=x.csv", "out=y.csv"], "predict must be given one run or release folder, got 0"),
+        (["predict", "nowhere", "out=y.csv"], "table must be given, got nothing; add table=VALUE"),
+        (["predict", "nowhere", "table=x.csv", "out=y.csv"], "got nowhere, which has no student.yaml"),
+        (["predict", "nowhere", "tabel=x.csv"], "did you mean table?"),
         (["plan", "num_teachers=0"], "num_teachers must be a positive integer, got 0"),
         (["audit", "mechanism=magic"], "magic"),
         (["rnu"], "did you mean run?"),

@@ -24,12 +24,19 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
         raise ArgumentError(one_line(error, config_name, overrides)) from error
 
 
+def check_given(config: DictConfig) -> None:
+    """Refuse a config with a value that must be given and was not."""
+    if missing := sorted(OmegaConf.missing_keys(config)):
+        raise ArgumentError(f"{missing[0]} must be given, got nothing; add {missing[0]}=VALUE")
+
+
 _NOT_PLAIN = ("defaults", "hydra", "mechanism")
 
 
 def compose_whole(verb: str, overrides: Sequence[str]) -> DictConfig:
     """Compose the config of a verb whose settings are all there are: none may be taken away, none added but to a mechanism."""
     config = compose(verb, overrides)
+    check_given(config)
     trees = (
         OmegaConf.to_container(part, resolve=False) for part in (OmegaConf.load(configs.conf_folder() / f"{verb}.yaml"), config)
     )

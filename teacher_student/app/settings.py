@@ -11,6 +11,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from teacher_student.app.composing import check_given
 from teacher_student.arguments import ArgumentError, true_or_false
 
 _WHERE_AND_HOW = ("run_folder", "console")
@@ -57,8 +58,7 @@ def check_complete(config: DictConfig) -> None:
     for name in SECTIONS:
         if not isinstance(config.get(name), DictConfig):
             raise ArgumentError(f"{name} must be a section of settings such as {name}.NAME=VALUE, got {config.get(name)!r}")
-    if missing := sorted(OmegaConf.missing_keys(config)):
-        raise ArgumentError(f"{missing[0]} must be given, got nothing; add {missing[0]}=VALUE")
+    check_given(config)
     if not str(config.run_folder or ""):
         raise ArgumentError(f"run_folder must name a new folder, got {config.run_folder!r}")
 

@@ -45,6 +45,26 @@ def label(arguments: Sequence[str]) -> int:
     return 0
 
 
+def predict(arguments: Sequence[str]) -> int:
+    """`teacher-student predict RUN table=FILE out=FILE.csv [id=COLUMN]`: a published student's classes for raw rows.
+
+    RUN is a run's folder, its release/ or a copy of that, which is all that is needed. The table has the columns that the
+    teachers learned from; others do no harm. A .npy array holds images, or other features as they are.
+
+        teacher-student predict runs/first table=people.csv out=predictions.csv
+        teacher-student predict release table=people.parquet id=person out=predictions.csv
+        teacher-student predict runs/digits table=images.npy out=predictions.csv
+    """
+    from teacher_student.pipeline import predict_file
+
+    folders = [argument for argument in arguments if "=" not in argument and not argument.startswith("-")]
+    if len(folders) != 1:
+        raise ArgumentError(f"predict must be given one run or release folder, got {len(folders)}")
+    config = compose_whole("predict", [argument for argument in arguments if argument not in folders])
+    print(predict_file(folders[0], table=config.table, out=config.out, id=config.id))
+    return 0
+
+
 def plan(arguments: Sequence[str]) -> int:
     """`teacher-student plan`: what each mechanism could answer, from public sizes, or on votes of a public stand-in.
 

@@ -7,22 +7,19 @@ codes in `adult.npy.xz`, written by `scripts/build_adult.py`; `original_text` gi
 32,561 records are private. Their id is the line number in `adult.data`, stored as a column, so that it stays when other rows go.
 The 16,281 test records are public: a pool of queries and an evaluation set, split by a public seed.
 
-The encoding is fixed. Categories come from the data dictionary (`adult.names`), an unknown value "?" is all zeros, and numbers
-are divided by constants. No mean, range, or vocabulary is computed from a private record. Principal components, where wanted,
-are those of the public pool.
+No mean, range, or vocabulary is computed from a private record (see `adult_encoding`). Principal components, where wanted, are
+those of the public pool.
 """
 
 from __future__ import annotations
 
 import io
 import lzma
-import math
 from importlib import resources
 
 import numpy as np
-import numpy.typing as npt
 
-from teacher_student.arguments import choice
+from teacher_student.data.adult_encoding import ATTRIBUTES, CATEGORIES, AdultEncoding, Table, encode
 from teacher_student.data.dataset import PrivateDataset
 from teacher_student.data.projected import project
 from teacher_student.data.splits import public_split
@@ -30,54 +27,10 @@ from teacher_student.data.splits import public_split
 TABLE = "adult.npy.xz"
 NUM_PRIVATE, NUM_TEST = 32_561, 16_281
 CLASS_NAMES = ("<=50K", ">50K")
-# The stored columns: 1 for adult.test, the line number (from 1), the fourteen attributes in the original order, 1 for >50K.
-ATTRIBUTES = (
-    "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race", "sex",
-    "capital-gain", "capital-loss", "hours-per-week", "native-country",
-)  # fmt: skip
-COLUMNS = ("test", "line", *ATTRIBUTES, "over_50k")
-
-# The values of the data dictionary in its order. Code 0 is "?", code i is value i - 1.
-CATEGORIES: dict[str, tuple[str, ...]] = {
-    "workclass": (
-        "Private", "Self-emp-not-inc", "Self-emp-inc", "Federal-gov", "Local-gov", "State-gov", "Without-pay", "Never-worked",
-    ),
-    "education": (
-        "Bachelors", "Some-college", "11th", "HS-grad", "Prof-school", "Assoc-acdm", "Assoc-voc", "9th", "7th-8th", "12th",
-        "Masters", "1st-4th", "10th", "Doctorate", "5th-6th", "Preschool",
-    ),
-    "marital-status": (
-        "Married-civ-spouse", "Divorced", "Never-married", "Separated", "Widowed", "Married-spouse-absent", "Married-AF-spouse",
-    ),
-    "occupation": (
-        "Tech-support", "Craft-repair", "Other-service", "Sales", "Exec-managerial", "Prof-specialty", "Handlers-cleaners",
-        "Machine-op-inspct", "Adm-clerical", "Farming-fishing", "Transport-moving", "Priv-house-serv", "Protective-serv",
-        "Armed-Forces",
-    ),
-    "relationship": ("Wife", "Own-child", "Husband", "Not-in-family", "Other-relative", "Unmarried"),
-    "race": ("White", "Asian-Pac-Islander", "Amer-Indian-Eskimo", "Other", "Black"),
-    "sex": ("Female", "Male"),
-    "native-country": (
-        "United-States", "Cambodia", "England", "Puerto-Rico", "Canada", "Germany", "Outlying-US(Guam-USVI-etc)", "India",
-        "Japan", "Greece", "South", "China", "Cuba", "Iran", "Honduras", "Philippines", "Italy", "Poland", "Jamaica",
-        "Vietnam", "Mexico", "Portugal", "Ireland", "France", "Dominican-Republic", "Laos", "Ecuador", "Taiwan", "Haiti",
-        "Columbia", "Hungary", "Guatemala", "Nicaragua", "Scotland", "Thailand", "Yugoslavia", "El-Salvador",
-        "Trinadad&Tobago", "Peru", "Hong", "Holand-Netherlands",
-    ),
-}  # fmt: skip
-
-# Public constants, none of them a statistic of the records: 10^5 is where the capital columns are cut off.
-_DIVISORS = {"age": 100.0, "education-num": 16.0, "hours-per-week": 100.0}
-_SQUARED = ("age", "education-num", "hours-per-week", "capital-gain", "capital-loss")
-_GAIN_STEPS = (3_000, 5_000, 7_000, 10_000)  # dollars
-_LOGARITHMS = {"capital-gain": math.log(1e5), "capital-loss": math.log(1e5), "fnlwgt": math.log(1e6)}
-
-Table = npt.NDArray[np.int32]
-Columns = dict[str, npt.NDArray[np.float64]]
 
 
 def read_table() -> Table:
-    """Return the embedded table, (48,842, 17) int32, columns as in `COLUMNS`, the private records first."""
+    """Return the embedded table, (48,842, 17) int32, columns as in `adult_encoding.COLUMNS`, the private records first."""
     packed = resources.files("teacher_student.data").joinpath(TABLE).read_bytes()
     table: Table = np.load(io.BytesIO(lzma.decompress(packed)), allow_pickle=False)
     return table
@@ -151,43 +104,6 @@ def load_adult(
         evaluation_features=test_features[evaluation],
         evaluation_labels=test_labels[evaluation],
         feature_names=names,
+        student_encoding=AdultEncoding(curves, education, weight),
     )
     return project(plain, components, whiten=whiten, scale=scale, student_columns=student_columns)
-
-
-def encode(
-    table: Table, *, curves: str = "none", education: bool = True, weight: bool = False
-) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
-    """Encode rows of the table, each by itself: (n, d) float32 and the d names."""
-    columns: Columns = {}
-    for position, name in enumerate(ATTRIBUTES, start=2):
-        codes = table[:, position]
-        if (name == "education" and not education) or (name == "fnlwgt" and not weight):
-            continue
-        if name in CATEGORIES:
-            for code, value in enumerate(CATEGORIES[name], start=1):
-                columns[f"{name}={value}"] = (codes == code).astype(np.float64)
-        elif name in _DIVISORS:
-            columns[name] = codes / _DIVISORS[name]
-        else:
-            columns[name] = _logarithm(codes) / _LOGARITHMS[name]
-    if choice("curves", curves, ("none", "squares", "steps")) != "none":
-        columns |= _curves(columns, steps=curves == "steps")
-    return np.stack(list(columns.values()), axis=1).astype(np.float32), tuple(columns)
-
-
-def _logarithm(values: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
-    """log(1 + value), number by number: vectorised logarithms may depend on a number's place in the array in the last bit."""
-    return np.array([math.log1p(value) for value in values.tolist()])
-
-
-def _curves(columns: Columns, *, steps: bool) -> Columns:
-    """Fixed public functions of single columns. Products and comparisons are exact per number, wherever it stands."""
-    added = {f"{name} squared": columns[name] * columns[name] for name in _SQUARED}
-    for name in ("capital-gain", "capital-loss"):
-        added[f"any {name}"] = (columns[name] > 0).astype(np.float64)
-    if steps:
-        for dollars in _GAIN_STEPS:
-            level = math.log1p(dollars) / _LOGARITHMS["capital-gain"]
-            added[f"capital-gain over {dollars}"] = (columns["capital-gain"] > level).astype(np.float64)
-    return added

@@ -12,12 +12,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from teacher_student.arguments import ArgumentError, choice, listed, positive_integer
 from teacher_student.data.identifiers import canonical_identifiers, identifier_array, refuse_duplicates
+
+if TYPE_CHECKING:
+    from teacher_student.data.encodings import RowEncoding
 
 NEIGHBOURS = ("add_remove", "replace_one", "label_only")
 
@@ -56,6 +60,8 @@ class PrivateDataset:
             Each row from its own record and public values alone, as `private_features`: a student that corrects teachers weighs
             records by them. The non-private model that a run is compared with learns from them too.
         student_feature_names: names of the student's columns, or None; by default `feature_names`.
+        student_encoding: from raw rows to the student's features, or None. Public, and published with the student: nothing in it
+            may have been computed from private records.
     """
 
     name: str
@@ -76,6 +82,7 @@ class PrivateDataset:
     student_evaluation_features: Features | None = None
     student_private_features: Features | None = None
     student_feature_names: tuple[str, ...] | None = None
+    student_encoding: RowEncoding | None = None
 
     def __post_init__(self) -> None:
         """Bring every field into its canonical type, or refuse it."""
@@ -84,6 +91,8 @@ class PrivateDataset:
         self._check_private()
         self._check_public()
         self._check_student()
+        if self.student_encoding is not None and self.student_encoding.feature_names != self.student_feature_names:
+            raise ArgumentError("student_encoding must make the columns that student_feature_names names, got others")
         self._check_neighbours()
 
     def _set(self, field: str, value: object) -> None:
@@ -196,6 +205,7 @@ class PrivateDataset:
             student_public_features=None if richer is None else richer[rows],
             student_evaluation_features=None if richer is None else self.student_evaluation_features,
             student_feature_names=None if richer is None else self.student_feature_names,
+            student_encoding=None if richer is None else self.student_encoding,
         )
 
 

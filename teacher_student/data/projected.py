@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teacher_student.data.dataset import Features, PrivateDataset
+from teacher_student.data.encodings import NumberColumns, ProjectedEncoding, RowEncoding
 from teacher_student.data.splits import PublicProjection
 
 PARTS = ("private", "public", "evaluation")
@@ -45,11 +46,22 @@ def project(
     def seen(features: Features | None) -> Features | None:
         return None if features is None else projection.apply(flat(features))
 
-    changed: dict[str, Any] = {"feature_names": tuple(f"component {number}" for number in range(1, components + 1))}
+    raw = _raw_rows(dataset)
+    encoding = ProjectedEncoding(raw, dataset.public_features.shape[1:], projection)
+    changed: dict[str, Any] = {"feature_names": encoding.feature_names}
     changed |= {f"{part}_features": seen(getattr(dataset, f"{part}_features")) for part in PARTS}
     for name in ("feature_names", *(f"{part}_features" for part in PARTS)):
         changed[f"student_{name}"] = getattr(dataset, name) if student_columns else None
+    changed["student_encoding"] = raw if student_columns else encoding
     return dataclasses.replace(dataset, **changed)
+
+
+def _raw_rows(dataset: PrivateDataset) -> RowEncoding | None:
+    """What makes the data set's own features of raw rows; None for images, which are features as they are."""
+    names, encoding = dataset.feature_names, dataset.student_encoding
+    if encoding is not None and encoding.feature_names == names:
+        return encoding
+    return None if names is None else NumberColumns(names)
 
 
 def flat(features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ from teacher_student.arguments import ArgumentError, finite_number
 from teacher_student.data.table_files import Columns, column
 
 MOST_CATEGORIES = 100  # a public column of text with more values is an identifier or prose, not a category
+PLACEHOLDERS = frozenset({"NA", "N/A", "NaN", "nan", "null", "None", "?"})  # where a column is otherwise of numbers
+UNKNOWN = ("missing or no known category", "none of those known")
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class TableEncoding:
         categories: categorical columns with their public values; a value that is not listed is all zeros.
     """
 
+    kind: ClassVar[str] = "table"
     ranges: dict[str, tuple[float, float]]
     categories: dict[str, tuple[str, ...]]
 
@@ -49,6 +53,8 @@ class TableEncoding:
     def from_public(cls, table: Columns, excluded: Sequence[str]) -> TableEncoding:
         """Read ranges and category lists off a public table; columns with a single value are left out.
 
+        A column is numeric if all its cells are numbers, missing, or one of `PLACEHOLDERS`.
+
         Args:
             table: public.
             excluded: label, id and user columns.
@@ -59,19 +65,17 @@ class TableEncoding:
         ranges: dict[str, tuple[float, float]] = {}
         categories: dict[str, tuple[str, ...]] = {}
         for name, cells in table.items():
-            present = [cell for cell in cells if cell is not None and cell != ""]
+            present = [cell for cell in cells if not _missing(cell)]
             if name in excluded or len({str(cell) for cell in present}) < 2:
                 continue
-            numbers = [_number(cell) for cell in present]
-            if all(math.isfinite(number) for number in numbers):
-                ranges[name] = (min(numbers), max(numbers))
+            numbers = [as_number(cell) for cell in present if str(cell) not in PLACEHOLDERS]
+            if numbers and all(map(math.isfinite, numbers)):
+                if min(numbers) < max(numbers):
+                    ranges[name] = (min(numbers), max(numbers))
                 continue
             values = sorted({str(cell) for cell in present})
             if len(values) > MOST_CATEGORIES:
-                raise ArgumentError(
-                    f"categories must be declared for {name!r}, got {len(values)} values in the public table; "
-                    "list the features in ranges and categories, without it if it is none"
-                )
+                raise ArgumentError(_too_many(name, values))
             categories[name] = tuple(values)
         return cls.declared(ranges, categories)
 
@@ -85,18 +89,71 @@ class TableEncoding:
         """Return (n, d) float32 in [0, 1], never NaN; `argument` names the table in messages."""
         encoded: list[npt.NDArray[np.generic]] = []
         for name, (low, high) in self.ranges.items():
-            numbers = np.array([_number(cell) for cell in column(argument, table, name)])
+            numbers = np.array([as_number(cell) for cell in column(argument, table, name)])
             with np.errstate(over="ignore", invalid="ignore"):  # one private number must not show as a warning
                 scaled = np.clip((numbers - low) / (high - low), 0.0, 1.0)
             encoded.append(np.where(np.isnan(scaled), 0.5, scaled))
         for name, values in self.categories.items():
             position = {value: index for index, value in enumerate(values)}
-            codes = np.array([position.get(str(cell), -1) for cell in column(argument, table, name)])
+            codes = np.array([position.get(_text(cell, position), -1) for cell in column(argument, table, name)])
             encoded.extend(codes == index for index in range(len(values)))
         return np.stack(encoded, axis=1).astype(np.float32)
 
+    def describe(self) -> dict[str, Any]:
+        """Return what `declared` takes, in YAML's own types."""
+        return {
+            "ranges": {name: list(bounds) for name, bounds in self.ranges.items()},
+            "categories": {name: list(values) for name, values in self.categories.items()},
+        }
 
-def _number(cell: object) -> float:
+    def arrays(self) -> dict[str, npt.NDArray[np.float64]]:
+        """Return nothing: the description says it all."""
+        return {}
+
+    def remarks(self, table: Columns) -> list[str]:
+        """Return a line for each column in which cells lie outside what was declared, and what they count as."""
+        lines = []
+        for name, (low, high) in self.ranges.items():
+            numbers = [as_number(cell) for cell in table[name]]
+            lines += remark(name, sum(map(math.isnan, numbers)), "no number", f"the middle of {low:g} to {high:g}")
+            outside = sum(number < low or number > high for number in numbers)
+            lines += remark(name, outside, f"outside {low:g} to {high:g}", "its nearest end")
+        for name, values in self.categories.items():
+            unknown = sum(_text(cell, values) not in values for cell in table[name])
+            lines += remark(name, unknown, *UNKNOWN)
+        return lines
+
+
+def _too_many(name: str, values: list[str]) -> str:
+    odd = [value for value in values if value not in PLACEHOLDERS and not math.isfinite(as_number(value))]
+    if 2 * len(odd) < len(values):
+        return f"ranges must be declared for {name!r}, got {odd[0]!r} among its numbers; say {{{name}: [low, high]}} or mend it"
+    return (
+        f"categories must be declared for {name!r}, got {len(values)} values in the public table; if it is no feature, list "
+        "those that are in ranges and categories"
+    )
+
+
+def remark(name: str, cells: int, what: str, counts_as: str) -> list[str]:
+    """Return a line that says how many cells of a column are what, if any."""
+    return [f"{name}: {cells:,} {'cell is' if cells == 1 else 'cells are'} {what}, taken as {counts_as}"] if cells else []
+
+
+def _text(cell: object, values: Container[str]) -> str:
+    """A cell as a category: a missing one is empty text, and 3.0 is "3" where that is listed, as for integers beside a gap."""
+    if _missing(cell):
+        return ""
+    text = str(cell)
+    whole = isinstance(cell, float) and cell.is_integer() and text not in values
+    return str(int(cell)) if whole else text  # type: ignore[call-overload]
+
+
+def _missing(cell: object) -> bool:
+    return cell is None or cell == "" or (isinstance(cell, float) and math.isnan(cell))
+
+
+def as_number(cell: object) -> float:
+    """Return a cell as a float, NaN where it is none."""
     try:
         return float(cell)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):

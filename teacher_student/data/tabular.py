@@ -94,6 +94,7 @@ def load_table(
         private_users=None if user is None else _filled("user", user, private),
         neighbours=neighbours,
         evaluation_public=evaluation_public,
+        student_encoding=encoding,
     )
 
 

@@ -9,6 +9,7 @@
 | hard_labels, soft_labels | votes and labels, either kind; `answers` says what both offer |
 | ranks, launch | several processes, each with its own teachers |
 | runner | the whole way, and the reports at its end |
+| student_files, published_student, predicting | the student as published files, and at work on raw rows |
 | files | label a file of predictions, verify a folder |
 | attack, worlds | the membership audit: whole runs in many small worlds |
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from teacher_student.pipeline.attack import attack_student
     from teacher_student.pipeline.budget import BudgetSettings
     from teacher_student.pipeline.files import label_file, verify_folder
+    from teacher_student.pipeline.predicting import predict_file
     from teacher_student.pipeline.runner import RunResult, run
     from teacher_student.pipeline.settings import CorrectionSettings, PrivacySettings, RunSettings
     from teacher_student.pipeline.student_files import load_student
@@ -37,6 +39,7 @@ _HOMES = {
     "attack_student": "attack",
     "label_file": "files",
     "load_student": "student_files",
+    "predict_file": "predicting",
     "run": "runner",
     "verify_folder": "files",
 }
@@ -50,6 +53,7 @@ __all__ = [
     "attack_student",
     "label_file",
     "load_student",
+    "predict_file",
     "run",
     "verify_folder",
 ]

@@ -2,7 +2,8 @@
 
 runs/EXPERIMENT/TIME/
   private/   mode 0700: shards.json, teachers/, votes/, session.sqlite, tensorboard/, report.html
-  release/   labels.csv or scores.csv, student.safetensors, student.yaml, certificate.json, report.html, tensorboard/
+  release/   labels.csv or scores.csv, student.safetensors, student.yaml (encoding.safetensors), certificate.json, report.html,
+             tensorboard/
   config.yaml
 """
 

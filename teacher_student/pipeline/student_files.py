@@ -1,24 +1,32 @@
-"""The student as files that anyone may read: weights as safetensors, what they belong to as YAML. Nothing is unpickled."""
+"""The student as files that anyone may read: numbers as safetensors, what they belong to as YAML. Nothing is unpickled.
+
+`student.yaml` says everything that is needed to use the weights: the network, the classes and how a raw row becomes features
+(public ranges, categories and options). Numbers that are too many for it, such as those of a public projection, are in
+`encoding.safetensors`.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+from safetensors import SafetensorError
+from safetensors import numpy as arrays_in_files
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 from teacher_student.arguments import ArgumentError, file_path
+from teacher_student.data.encodings import NumberColumns, RowEncoding, described_encoding, description_of
 from teacher_student.pipeline.folder import write_atomically
+from teacher_student.pipeline.published_student import PublishedStudent
 from teacher_student.pipeline.settings import NetworkClass
 from teacher_student.pipeline.stages import build_network
-from teacher_student.student import Standardized
 from teacher_student.teachers import CNN, MLP, LogisticRegression, ResNet
 
-WEIGHTS, DESCRIPTION = "student.safetensors", "student.yaml"
+WEIGHTS, DESCRIPTION, ARRAYS = "student.safetensors", "student.yaml", "encoding.safetensors"
 
 NETWORKS: dict[str, NetworkClass] = {network.__name__: network for network in (CNN, MLP, LogisticRegression, ResNet)}
 """Networks that a file may name. It must not choose what else is imported or called."""
@@ -32,8 +40,9 @@ def save_student(
     shape: Sequence[int],
     class_names: Sequence[str],
     feature_names: Sequence[str] | None,
+    encoding: RowEncoding | None,
 ) -> None:
-    """Write the student's weights and what is needed to use them."""
+    """Write the student's weights and what is needed to use them, on raw rows if there is an encoding."""
     keywords = dict(network_class.keywords) if isinstance(network_class, functools.partial) else {}
     function: Any = network_class.func if isinstance(network_class, functools.partial) else network_class
     description = {
@@ -43,12 +52,20 @@ def save_student(
         "class_names": list(class_names),
         "feature_names": None if feature_names is None else list(feature_names),
     }
+    if encoding is not None:
+        description["encoding"] = description_of(encoding)
+        if arrays := encoding.arrays():
+            _publish(release_folder / ARRAYS, lambda path: arrays_in_files.save_file(arrays, path))
     state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
-    partial = release_folder / (WEIGHTS + ".partial")
-    save_file(state, partial)
+    _publish(release_folder / WEIGHTS, lambda path: save_file(state, path))
+    write_atomically(release_folder / DESCRIPTION, yaml.safe_dump(description, sort_keys=False, allow_unicode=True))
+
+
+def _publish(path: Path, save: Callable[[Path], None]) -> None:
+    partial = path.with_name(path.name + ".partial")
+    save(partial)
     partial.chmod(0o644)  # to be published, unlike what safetensors makes
-    partial.replace(release_folder / WEIGHTS)
-    write_atomically(release_folder / DESCRIPTION, yaml.safe_dump(description, sort_keys=False))
+    partial.replace(path)
 
 
 def _plain(value: Any) -> Any:
@@ -60,7 +77,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def load_student(folder: str | Path, network: NetworkClass | None = None) -> Standardized:
+def load_student(folder: str | Path, network: NetworkClass | None = None) -> PublishedStudent:
     """Load a published student.
 
     Args:
@@ -68,21 +85,41 @@ def load_student(folder: str | Path, network: NetworkClass | None = None) -> Sta
         network: the network's class, for students whose network is not one of `NETWORKS`.
 
     Returns:
-        The network in evaluation mode: raw features of the recorded shape to logits.
+        The student in evaluation mode. `predict` and `predict_proba` take raw rows; called as the torch module that it is, it
+        maps features of the recorded shape to logits.
 
     Raises:
         ArgumentError: no student there, or a network that is not known and not given.
     """
-    path = file_path("folder", folder)
+    path = file_path("folder", folder).expanduser()
     path = path / "release" if (path / "release").is_dir() else path
+    for name in (DESCRIPTION, WEIGHTS):
+        if not (path / name).is_file():
+            raise ArgumentError(f"folder must be a run or its release/ with a student, got {path}, which has no {name}")
     try:
-        description = yaml.safe_load((path / DESCRIPTION).read_text(encoding="utf-8"))
-        name, shape = description["network"], tuple(int(size) for size in description["input_shape"])
-        build = network or functools.partial(NETWORKS[name], **description["options"])
-        student = Standardized(build_network(build, shape, len(description["class_names"]))(), shape)
-        student.load_state_dict(load_file(path / WEIGHTS))
-    except (OSError, KeyError, TypeError, ValueError, RuntimeError, yaml.YAMLError) as error:
-        raise ArgumentError(
-            f"folder must hold a student of a known network, got {path}: {' '.join(str(error).split())}"
-        ) from error
+        return _load(path, network)
+    except (OSError, LookupError, TypeError, ValueError, RuntimeError, yaml.YAMLError, SafetensorError) as error:
+        raise ArgumentError(f"folder must hold a student of a known network, got {path}: {error}") from error
+
+
+def _load(path: Path, network: NetworkClass | None) -> PublishedStudent:
+    description = yaml.safe_load((path / DESCRIPTION).read_text(encoding="utf-8"))
+    name, shape = description["network"], tuple(int(size) for size in description["input_shape"])
+    class_names = [str(each) for each in description["class_names"]]
+    build = network or functools.partial(NETWORKS[name], **description["options"])
+    student = PublishedStudent(build_network(build, shape, len(class_names))(), shape, class_names, _encoding(path, description))
+    student.load_state_dict(load_file(path / WEIGHTS))
     return student.eval()
+
+
+def _encoding(path: Path, description: Mapping[str, Any]) -> RowEncoding | None:
+    names = description["feature_names"]
+    if names is None:
+        return None
+    if (described := description.get("encoding")) is None:
+        return NumberColumns(tuple(str(name) for name in names))
+    arrays = arrays_in_files.load_file(path / ARRAYS) if (path / ARRAYS).is_file() else {}
+    encoding = described_encoding(described, arrays)
+    if list(encoding.feature_names) != names:
+        raise ArgumentError(f"encoding must make the columns of feature_names, got {', '.join(encoding.feature_names)}")
+    return encoding

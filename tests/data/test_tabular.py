@@ -193,7 +193,7 @@ def test_tab_separated_tables_and_byte_order_marks(tables):
 
 def test_parquet_needs_pyarrow(tables, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ArgumentError, match=r"pyarrow must be installed to read public\.parquet; pip install pyarrow"):
+    with pytest.raises(ArgumentError, match=r"^pyarrow must be installed to read public\.parquet; uv sync --extra tables"):
         load(tables(), public="public.parquet")
 
 

@@ -1,0 +1,164 @@
+"""Encodings that are published with a student: described and built again they make the same bits of raw rows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import yaml
+
+from teacher_student.arguments import ArgumentError
+from teacher_student.data import adult, load_adult
+from teacher_student.data.adult_encoding import ATTRIBUTES, COLUMNS, used_attributes
+from teacher_student.data.encodings import NumberColumns, described_encoding, description_of
+from teacher_student.data.table_encoding import TableEncoding
+from teacher_student.data.table_files import columns_of
+
+ODD = TableEncoding.declared({"größe": [-1e-7, 1e22], "age": [0.1, 0.3]}, {"job": ["yes", "1", "a: b", "Zoë"], "grade": [1, 2]})
+ROWS = {
+    "größe": [0, "x", None, math.nan],
+    "age": ["0.25", 0.2, "", 9],
+    "job": ["1", "a: b", None, "cook"],
+    "grade": [1, 2.0, math.nan, "2"],
+    "unused": [1, 2, 3, 4],
+}
+
+
+def again(encoding):
+    """The encoding that comes out of a file."""
+    described = yaml.safe_load(yaml.safe_dump(description_of(encoding), sort_keys=False))
+    return described_encoding(described, encoding.arrays())
+
+
+def test_a_table_encoding_survives_its_description():
+    assert again(ODD) == ODD
+    encoded = again(ODD).encode("table", columns_of("table", ROWS))
+    assert np.array_equal(encoded, ODD.encode("table", ROWS))
+    assert encoded[:, 2:].tolist() == [[0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 1], [0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1]]
+
+
+def test_what_is_not_as_it_should_be_is_counted():
+    assert ODD.remarks(columns_of("table", ROWS)) == [
+        "größe: 3 cells are no number, taken as the middle of -1e-07 to 1e+22",
+        "age: 1 cell is no number, taken as the middle of 0.1 to 0.3",
+        "age: 1 cell is outside 0.1 to 0.3, taken as its nearest end",
+        "job: 2 cells are missing or no known category, taken as none of those known",
+        "grade: 1 cell is missing or no known category, taken as none of those known",
+    ]
+    fitting = {"größe": [0], "age": [0.2], "job": ["yes"], "grade": ["1"]}
+    assert ODD.remarks(fitting) == []
+
+
+def original_rows(rows, education=True, weight=True):
+    """Rows of Adult as the original files have them, text by text."""
+    table = adult.read_table()
+    test = table[table[:, 0] == 1][rows]
+    return {
+        name: [adult._original_value(name, code) for code in test[:, COLUMNS.index(name)].tolist()]
+        for name in used_attributes(education, weight)
+    }
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"curves": "steps", "education": False, "weight": True},
+        {"components": 7, "curves": "squares", "scale": 0.001},
+        {"components": 7, "student_columns": True},
+    ],
+    ids=str,
+)
+def test_raw_rows_of_adult_become_the_bits_that_the_student_was_judged_on(options):
+    data = load_adult(None, **options)
+    encoding = again(data.student_encoding)
+    rows = original_rows(slice(10_000, 10_300), options.get("education", True), options.get("weight", False))
+    assert np.array_equal(encoding.encode("table", rows), data.student_evaluation_features[:300])
+    assert encoding.feature_names == data.student_feature_names
+    assert [name for line in encoding.remarks(rows) for name in ATTRIBUTES if line.startswith(name + ":")] == [
+        "workclass",
+        "occupation",
+        "native-country",
+    ]
+
+
+def test_label_private_data_keeps_its_encoding_where_it_keeps_its_columns():
+    data = load_adult(None, components=3, student_columns=True)
+    assert data.label_private(np.arange(50)).student_encoding is data.student_encoding
+
+
+@pytest.mark.parametrize("cell", ["", "thirty", 1.5, -1, 2.0**40, None], ids=str)
+def test_numbers_that_adult_never_lacks_are_refused(cell):
+    rows = original_rows(slice(2))
+    rows["age"][1] = cell
+    with pytest.raises(ArgumentError, match=r"^age of table must be a whole number of at least 0, got .* in record 2$"):
+        load_adult(None).student_encoding.encode("table", rows)
+
+
+def test_columns_of_numbers_are_taken_as_they_are():
+    encoding = again(NumberColumns(("x1", "x2")))
+    assert encoding.encode("table", {"x2": ["3", 4], "x1": [1, 2.5]}).tolist() == [[1, 3], [2.5, 4]]
+    with pytest.raises(ArgumentError, match=r"^x2 of table must be a finite number, got 'no' in record 2$"):
+        encoding.encode("table", {"x2": ["3", "no"], "x1": [1, 2.5]})
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        {},
+        {"kind": "pickle"},
+        {"kind": "table"},
+        {"kind": "table", "ranges": {"age": [5]}, "categories": {}},
+        {"kind": "table", "ranges": {"age": [5, 6]}, "categories": {}, "call": "os.system"},
+        {"kind": "numbers"},
+        {"kind": "adult", "curves": "none", "education": True, "weight": 1},
+        {"kind": "projected", "inner": None, "shape": [3]},
+        {"kind": "projected", "inner": None, "shape": [-3]},
+    ],
+    ids=str,
+)
+def test_a_description_of_something_else_is_refused(described):
+    with pytest.raises(ArgumentError):
+        described_encoding(described, {})
+
+
+def test_a_projection_of_another_size_is_refused():
+    adults = {"kind": "adult", "curves": "none", "education": True, "weight": False}
+    arrays = {"mean": np.zeros(104), "directions": np.zeros((103, 2))}
+    with pytest.raises(ArgumentError, match="directions must have 104 rows"):
+        described_encoding({"kind": "projected", "inner": adults, "shape": [104]}, arrays)
+    arrays = {"mean": np.zeros(103), "directions": np.zeros((103, 2))}
+    with pytest.raises(ArgumentError, match="shape must be that of 104 columns"):
+        described_encoding({"kind": "projected", "inner": adults, "shape": [103]}, arrays)
+
+
+def test_rows_may_stand_in_any_form(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    wanted = {"age": [1, 2], "job": ["a", "b"]}
+    listed = [{"age": 1, "job": "a"}, {"job": "b", "age": 2}]
+    (tmp_path / "rows.csv").write_text("age,job\n1,a\n2,b\n")
+    for rows in (wanted, listed, pandas.DataFrame(wanted), {name: np.array(cells) for name, cells in wanted.items()}):
+        assert columns_of("table", rows) == wanted
+    assert columns_of("table", tmp_path / "rows.csv") == {"age": ["1", "2"], "job": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([{"age": 1}, {"job": "a"}], "table must have a cell 'job' in every row, got row 1 without it"),
+        ([], "at least one row"),
+        ({}, "at least one row"),
+        ({"age": [], "job": []}, "at least one row"),
+        ({"age": [1], "job": [1, 2]}, "all columns as many cells"),
+        ([[1, 2]], "got list"),
+        ({"age": 1}, "got dict"),
+        (7, "got int"),
+        (b"x", "got bytes"),
+        ("nowhere.csv", "table must be a readable table"),
+    ],
+    ids=str,
+)
+def test_rows_in_no_form_get_one_line(rows, says):
+    with pytest.raises(ArgumentError, match=says):
+        columns_of("table", rows)
