@@ -242,7 +242,7 @@ def _report(
             shape=dataset.student_points.shape[1:],
             class_names=dataset.class_names,
             feature_names=dataset.student_feature_names,
-        encoding=dataset.student_encoding,
+            encoding=dataset.student_encoding,
         )
         models = {"student": judgement.metrics, **figures} if judgement.metrics else {}
         private = _private_facts(settings.name, counts, shards, models, teacher_accuracy)
