@@ -64,7 +64,9 @@ class FractionRelease(SavedRelease):
     @property
     def fractions(self) -> Floats:
         """Unbiased shares of the votes, shape (num_queries, num_classes); see `fractions_of`."""
-        return fractions_of(self.codes, int(self.certificate.used["num_teachers"]))
+        parameters = self.certificate.parameters
+        assert isinstance(parameters, NoisyFraction)
+        return fractions_of(self.codes, parameters, int(self.certificate.used["num_teachers"]))
 
     def _rows(self, names: Sequence[str]) -> Iterable[Sequence[Any]]:
         for name, there, row in zip(names, self.answered.tolist(), self.noisy_counts.tolist(), strict=True):
@@ -90,12 +92,15 @@ def _check(codes: Integers, certificate: Certificate) -> None:
     positive_integer("num_teachers", certificate.used.get("num_teachers"))
 
 
-def fractions_of(codes: Integers, num_teachers: int) -> Floats:
+def fractions_of(codes: Integers, parameters: NoisyFraction, num_teachers: int) -> Floats:
     """Return unbiased shares of the votes, shape (num_queries, num_classes): each row sums to 1; NaN where not answered.
 
-    Divided by the number of teachers, which is public; what the noise (and teachers that abstained) make a row's sum differ from
-    1 by is given to all classes alike. Values below 0 and above 1 are left: cutting them off would bias them.
+    Divided by the number of teachers, which is public, or where each votes on some queries only, by how many vote on an average
+    one. What the noise (and teachers that abstained) make a row's sum differ from 1 by is given to all classes alike. Values
+    below 0 and above 1 are left: cutting them off would bias them.
     """
-    shares = from_codes(codes) / num_teachers
+    few = parameters.votes_per_teacher
+    voting = num_teachers if few is None else num_teachers * min(1, few / parameters.max_answers)
+    shares = from_codes(codes) / voting
     shares += (1 - shares.sum(axis=1, keepdims=True)) / shares.shape[1]
     return np.where(codes >= 0, shares, np.nan)

@@ -9,10 +9,11 @@ from teacher_student.aggregation.fraction_release import FractionRelease, fracti
 from teacher_student.aggregation.label_session import check_batch, check_votes
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.session import Keeping, Session, names_of_classes
+from teacher_student.aggregation.votes import check_few_votes
 from teacher_student.arguments import Floats, Integers, positive_integer
 from teacher_student.mechanisms.interface import build_mechanism
 from teacher_student.mechanisms.noise import Noise
-from teacher_student.privacy import calibrate
+from teacher_student.privacy import NoisyFraction, calibrate
 
 
 class FractionSession(Session):
@@ -24,6 +25,8 @@ class FractionSession(Session):
         delta: likewise.
         max_answers: queries that are answered at most; every one is paid for, however clear the vote.
         num_teachers: how many vote: public, what fractions are fractions of.
+        votes_per_teacher: queries of the session on which one teacher votes at most, for much less noise; None for all. That it
+            is so, over all calls, is the caller's to see to (`votes.keep_allowed`), as that each record has one teacher.
         state: an SQLite file that keeps the session across restarts and processes, or None for memory.
         noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
         neighbours: add_remove, replace_one or label_only.
@@ -45,6 +48,7 @@ class FractionSession(Session):
         max_answers: int,
         *,
         num_teachers: int,
+        votes_per_teacher: int | None = None,
         state: str | os.PathLike[str] | None = None,
         noise: Noise | None = None,
         neighbours: str = "add_remove",
@@ -54,8 +58,15 @@ class FractionSession(Session):
         self._num_classes = positive_integer("num_classes", num_classes)
         self._num_teachers = positive_integer("num_teachers", num_teachers)
         parameters = calibrate(
-            "noisy_fraction", epsilon=epsilon, delta=delta, num_queries=max_answers, num_classes=self._num_classes
+            "noisy_fraction",
+            epsilon=epsilon,
+            delta=delta,
+            num_queries=max_answers,
+            num_classes=self._num_classes,
+            votes_per_teacher=votes_per_teacher,
         )
+        assert isinstance(parameters, NoisyFraction)
+        self._parameters = parameters
         super().__init__(
             build_mechanism(parameters),
             epsilon=epsilon,
@@ -77,13 +88,15 @@ class FractionSession(Session):
         Raises:
             ArgumentError: bad votes; nothing was spent.
         """
-        return fractions_of(self.answer_codes(predictions, counts=counts, query_ids=query_ids), self._num_teachers)
+        codes = self.answer_codes(predictions, counts=counts, query_ids=query_ids)
+        return fractions_of(codes, self._parameters, self._num_teachers)
 
     def answer_codes(
         self, predictions: object = None, *, counts: object = None, query_ids: Sequence[str | int] | None = None
     ) -> Integers:
         """Do what `answer` does, and return integer codes of the noisy counts, `HALTED` where there are none."""
         votes = check_votes(predictions, counts, self._num_classes, self._num_teachers)
+        check_few_votes(predictions, self._parameters.votes_per_teacher)
         return self.ask(votes.reshape(-1, 1), names_of_classes(query_ids, self._num_classes)).reshape(votes.shape)
 
     def release(self) -> FractionRelease:  # type: ignore[override]
@@ -101,6 +114,7 @@ def label_fractions(
     delta: float,
     max_answers: int | None = None,
     num_teachers: int | None = None,
+    votes_per_teacher: int | None = None,
     state: str | os.PathLike[str] | None = None,
     noise: Noise | None = None,
     neighbours: str = "add_remove",
@@ -116,6 +130,8 @@ def label_fractions(
         delta: likewise, strictly between 0 and 1.
         max_answers: queries that are answered at most, the first ones; None for all.
         num_teachers: how many vote, for the form with counts.
+        votes_per_teacher: queries on which one teacher votes at most, for much less noise; None for all. Checked for predictions;
+            for counts it is the caller's to see to.
         state: a file that keeps the session; None for memory.
         noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
         neighbours: add_remove, replace_one or label_only.
@@ -126,12 +142,14 @@ def label_fractions(
     """
     classes = positive_integer("num_classes", num_classes)
     votes, num_teachers = check_batch(predictions, counts, classes, num_teachers)
+    check_few_votes(predictions, votes_per_teacher)
     session = FractionSession(
         classes,
         epsilon,
         delta,
         len(votes) if max_answers is None else positive_integer("max_answers", max_answers, maximum=len(votes)),
         num_teachers=positive_integer("num_teachers", num_teachers),
+        votes_per_teacher=votes_per_teacher,
         state=state,
         noise=noise,
         neighbours=neighbours,

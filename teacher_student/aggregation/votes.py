@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.arguments import ArgumentError, integer_matrix, positive_integer, vote_counts
+from teacher_student.arguments import ArgumentError, Integers, integer_matrix, positive_integer, vote_counts
 from teacher_student.labels import ABSTAIN
 
 Table = npt.NDArray[np.integer]
@@ -85,6 +85,48 @@ def add_votes(counts: Table, predictions: object) -> None:
         rows = slice(start, start + _BLOCK)
         for first in range(0, table.shape[1], _BYTE):
             add(counts[rows], table[rows, first : first + _BYTE])
+
+
+def keep_allowed(predictions: object, allowed: Integers, first: int = 0) -> Table:
+    """Return the predictions with abstentions for all votes but the allowed ones: what holds `votes_per_teacher`.
+
+    A teacher has as many votes as `allowed` has columns, whatever stands in it.
+
+    Args:
+        predictions: shape (queries of a block, num_teachers), class indices, -1 where a teacher abstains.
+        allowed: shape (num_teachers, votes_per_teacher), for each teacher positions of queries among all of them; it must follow
+            from that teacher's own shard and public values alone. A position of no query allows nothing.
+        first: position of the block's first query.
+
+    >>> keep_allowed([[0, 1], [2, 1], [2, 1]], np.array([[1], [0]]))
+    array([[-1,  1],
+           [ 2, -1],
+           [-1, -1]])
+    """
+    table = integer_matrix("predictions", predictions)
+    positions = integer_matrix("allowed", allowed) - positive_integer("first", first, minimum=0)
+    if len(positions) != table.shape[1]:
+        raise ArgumentError(f"allowed must have a row for each of {table.shape[1]} teachers, got {len(positions)}")
+    teacher, column = np.nonzero((positions >= 0) & (positions < len(table)))
+    kept = np.zeros(table.shape, dtype=bool)
+    kept[positions[teacher, column], teacher] = True
+    return np.where(kept, table, ABSTAIN).astype(table.dtype)
+
+
+def check_few_votes(predictions: object, votes_per_teacher: int | None) -> None:
+    """Refuse predictions in which a teacher votes more often than it may; None lets it.
+
+    >>> check_few_votes([[0, 1], [-1, 1]], 1)
+    Traceback (most recent call last):
+    teacher_student.arguments.ArgumentError: predictions must hold at most 1 votes of a teacher (votes_per_teacher), got 2
+    """
+    if predictions is None or votes_per_teacher is None:
+        return
+    most = int((integer_matrix("predictions", predictions) != ABSTAIN).sum(axis=0).max())
+    if most > positive_integer("votes_per_teacher", votes_per_teacher):
+        raise ArgumentError(
+            f"predictions must hold at most {votes_per_teacher} votes of a teacher (votes_per_teacher), got {most}"
+        )
 
 
 def _add_by_comparison(counts: Table, votes: Table) -> None:

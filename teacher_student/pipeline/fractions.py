@@ -18,22 +18,25 @@ from teacher_student.aggregation.fraction_release import FractionRelease
 from teacher_student.aggregation.fractions import FractionSession
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.votes import Table
-from teacher_student.arguments import ArgumentError
+from teacher_student.arguments import ArgumentError, positive_integer
 from teacher_student.data import PrivateDataset
 from teacher_student.monitoring.console import Advance
-from teacher_student.pipeline import stages
+from teacher_student.pipeline import hard_labels, stages
 from teacher_student.pipeline.corrections import check_columns, disbelief
 from teacher_student.pipeline.folder import SESSION, RunFolder, write_array
-from teacher_student.pipeline.hard_labels import collect_votes, count_votes
+from teacher_student.pipeline.hard_labels import count_votes
 from teacher_student.pipeline.query_rounds import QUERIES_PER_ANSWER
-from teacher_student.pipeline.ranks import ALONE
+from teacher_student.pipeline.ranks import ALONE, Ranks
 from teacher_student.pipeline.settings import RunSettings
-from teacher_student.pipeline.stages import make_shards, train
+from teacher_student.pipeline.stages import Teachers, make_shards, train
 from teacher_student.privacy import Parameters
 from teacher_student.student import Student, Targets, correct_student
+from teacher_student.teachers import nearest_points
 
 ANSWERS = "fractions"
 MECHANISM = "noisy_fraction"
+FEW = "votes_per_teacher"
+"""The mechanism's option: points on which a teacher votes in each round, those nearest to its records; None for all."""
 
 __all__ = ["ANSWERS", "check", "collect_votes", "count_votes", "facts", "noiseless_targets", "release_labels", "targets", "teach"]
 
@@ -41,9 +44,13 @@ __all__ = ["ANSWERS", "check", "collect_votes", "count_votes", "facts", "noisele
 def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
     """Refuse options that it does not have and an infeasible budget: a session that is never asked spends nothing."""
     for name in settings.privacy.options:
-        raise ArgumentError(
-            f"mechanism.{name} must not be given: {MECHANISM} has no options; queries.total says how many are asked"
-        )
+        if name != FEW:
+            raise ArgumentError(
+                f"mechanism.{name} must not be given: {MECHANISM} has the option {FEW}; queries.total says how many are asked"
+            )
+    asked = settings.queries.asked(len(dataset.public_features))
+    if (few := settings.privacy.options.get(FEW)) is not None:
+        positive_integer(f"mechanism.{FEW}", few, maximum=asked)
     if settings.queries.order != "file":
         raise ArgumentError(f"queries.order must be file for {MECHANISM}, got {settings.queries.order}")
     if settings.correction.rounds:
@@ -56,17 +63,37 @@ def open_session(
     settings: RunSettings, dataset: PrivateDataset, state: Path | None, account: Account | None = None
 ) -> FractionSession:
     """Return the session of a run, calibrated from public sizes; in memory without a state file."""
+    few, rounds = settings.privacy.options.get(FEW), 1 + settings.correction.rounds
     return FractionSession(
         num_classes=dataset.num_classes,
         epsilon=settings.privacy.epsilon,
         delta=settings.privacy.delta,
-        max_answers=settings.queries.asked(len(dataset.public_features)) * (1 + settings.correction.rounds),
+        max_answers=settings.queries.asked(len(dataset.public_features)) * rounds,
         num_teachers=settings.num_teachers,
+        votes_per_teacher=None if few is None else few * rounds,
         neighbours=settings.privacy.neighbours or dataset.neighbours,
         state=state,
         account=account,
         hyperparameters=settings.privacy.hyperparameters,
     )
+
+
+def collect_votes(
+    folder: RunFolder,
+    dataset: PrivateDataset,
+    teachers: Teachers,
+    settings: RunSettings,
+    advance: Advance,
+    ranks: Ranks,
+    name: str = "counts.npy",
+) -> Table:
+    """Return the counts that hard labels are made of; where few are wanted, of the votes nearest to a teacher's records."""
+    allowed = None
+    if (few := settings.privacy.options.get(FEW)) is not None:
+        shards, wanted = make_shards(folder, dataset, settings), settings.queries.asked(len(dataset.public_features))
+        points = dataset.public_features[:wanted]
+        allowed = nearest_points(dataset.private_features, shards.order, shards.offsets, points, few)
+    return hard_labels.collect_votes(folder, dataset, teachers, settings, advance, ranks, name, allowed)
 
 
 def release_labels(

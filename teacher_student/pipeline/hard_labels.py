@@ -10,7 +10,8 @@ import numpy as np
 from teacher_student.aggregation.label_session import LabelSession
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
-from teacher_student.aggregation.votes import Table, add_votes, empty_counts
+from teacher_student.aggregation.votes import Table, add_votes, empty_counts, keep_allowed
+from teacher_student.arguments import Integers
 from teacher_student.data import PrivateDataset
 from teacher_student.mechanisms import distance_to_instability
 from teacher_student.monitoring.console import Advance
@@ -62,10 +63,12 @@ def collect_votes(
     advance: Advance,
     ranks: Ranks,
     name: str = "counts.npy",
+    allowed: Integers | None = None,
 ) -> Table:
     """Return (num_queries, num_classes) vote counts on the public points, streamed block by block and kept under `name`.
 
-    Every rank counts its own teachers' votes; the first one gets the sum, and it alone writes it.
+    Every rank counts its own teachers' votes; the first one gets the sum, and it alone writes it. Where `allowed` names points
+    for each teacher (num_teachers, votes_per_teacher), it abstains on all others.
     """
     path = folder.votes / name
     if ranks.from_first(path.exists()):
@@ -74,7 +77,8 @@ def collect_votes(
     counts = empty_counts(num_queries, dataset.num_classes, num_teachers=settings.num_teachers)
     done = 0
     for block in votes_on(dataset.public_features, teachers, settings, ranks):
-        add_votes(counts[done : done + len(block)], block)
+        votes = block if allowed is None else keep_allowed(block, allowed, done)
+        add_votes(counts[done : done + len(block)], votes)
         done += len(block)
         advance(done, "")
     ranks.sum_to_first(counts)

@@ -4,6 +4,13 @@ One record moves one teacher, and so one vote of each query: at most one count g
 the argmax of the same noisy counts and is paid for as if all of them had been published (`noisy_max`), so publishing them costs
 no more: mu^2 = 2 mu1(scale)^2 for an answered query, exact and adaptive (`gaussian`). What a student gains is how sure the
 teachers were, on every query, without a threshold.
+
+Few votes of each teacher. Where a teacher votes on at most B of the queries, and abstains on all others, one record moves at
+most its teacher's B votes before and B votes after: 2 B counts by one each, whatever B queries it chose, and however it chose
+them from its own shard. The counts of a round are one vector, fixed before any noise is drawn, so their joint law is that of 2 B
+shifted counts beside unshifted ones: mu^2 = 2 B mu1(scale)^2, and rounds that depend on earlier answers compose adaptively, as
+the queries did. The votes that a teacher withholds are those on points unlike all that it has seen, so that of T queries noise
+falls by sqrt(T / B) and the signal hardly. The price: B must be held *before* counts are summed, for no count shows whose it is.
 """
 
 from __future__ import annotations
@@ -13,7 +20,7 @@ from typing import ClassVar
 
 from teacher_student.arguments import positive_integer
 from teacher_student.privacy.gaussian import compose_mu, discrete_gaussian_mu
-from teacher_student.privacy.noisy_max import GaussianCost, OneScale
+from teacher_student.privacy.noisy_max import LARGEST_QUERIES, GaussianCost, OneScale
 
 LARGEST_CLASSES = 1_000_000
 
@@ -24,18 +31,24 @@ class NoisyFraction(GaussianCost, OneScale):
 
     Attributes:
         num_classes: counts of a query; each of them gets noise of sigma `scale`.
+        votes_per_teacher: queries on which one teacher votes at most, in the whole session; None for all of them.
     """
 
     mechanism: ClassVar[str] = "noisy_fraction"
 
     num_classes: int
+    votes_per_teacher: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         positive_integer("num_classes", self.num_classes, maximum=LARGEST_CLASSES)
+        if self.votes_per_teacher is not None:
+            positive_integer("votes_per_teacher", self.votes_per_teacher, maximum=LARGEST_QUERIES)
 
     @property
     def mu(self) -> float:
-        """Each answer holds two counts that moved by one (one, where there is but one class)."""
-        moved = min(2, self.num_classes)
-        return compose_mu(moved * self.max_answers * discrete_gaussian_mu(self.scale) ** 2)
+        """Every count that one record may move by one: two of each answer (one, where there is but one class)."""
+        moved = min(2, self.num_classes) * self.max_answers
+        if self.votes_per_teacher is not None:
+            moved = min(moved, 2 * self.votes_per_teacher)
+        return compose_mu(moved * discrete_gaussian_mu(self.scale) ** 2)

@@ -110,14 +110,14 @@ class OneScale(NoisyMaxParameters):
             num_queries: queries that may be asked.
             max_answers: queries that may be answered.
             num_teachers: not used.
-            fields: what the class has beside `scale` and `max_answers`.
+            fields: what the class has beside `scale` and `max_answers`; those with a default may be left out.
         """
         del cutoff, num_teachers
-        own = [field.name for field in dataclasses.fields(cls) if field.name not in ("scale", "max_answers")]
+        own = {field.name: field.default for field in dataclasses.fields(cls) if field.name not in ("scale", "max_answers")}
         unknown = {name: value for name, value in fields.items() if name not in own}
         refuse_options(unknown, cls.mechanism, "max_answers", "num_teachers", *own)
-        for name in own:
-            if fields.get(name) is None:
+        for name, default in own.items():
+            if fields.get(name) is None and default is dataclasses.MISSING:
                 raise ArgumentError(f"{name} must be given for {cls.mechanism}, got None")
         answers = _answers(cls.mechanism, max_answers, num_queries)
         aim = positive_number("epsilon", epsilon) * (1 - _MARGIN)

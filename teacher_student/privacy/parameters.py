@@ -104,17 +104,19 @@ class Parameters(ABC):
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON numbers; a scale is exact as a double because it is dyadic."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        plain = {name: float(value) if isinstance(value, Fraction) else value for name, value in fields.items()}
+        """Return the fields as JSON numbers, except those at their default; a scale is dyadic, so exact as a double."""
+        fields = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
+        given = {field.name: value for field, value in fields if value != field.default}
+        plain = {name: float(value) if isinstance(value, Fraction) else value for name, value in given.items()}
         return {"mechanism": self.mechanism, **plain}
 
     @classmethod
     def from_dict(cls, mapping: Mapping[str, Any]) -> Self:
         """Return the parameters that `to_dict` wrote; each class checks its own fields when it is made."""
         names = {field.name for field in dataclasses.fields(cls)}
+        needed = {field.name for field in dataclasses.fields(cls) if field.default is dataclasses.MISSING}
         given = {name: value for name, value in mapping.items() if name != "mechanism"}
-        if mapping.get("mechanism") != cls.mechanism or set(given) != names:
+        if mapping.get("mechanism") != cls.mechanism or not needed <= set(given) <= names:
             raise ArgumentError(
                 f"parameters must be those of {cls.mechanism} ({', '.join(sorted(names))}), got {dict(mapping)!r}"
             )

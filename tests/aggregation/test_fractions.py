@@ -89,6 +89,20 @@ def test_a_query_asked_again_gets_what_it_got(tmp_path):
         assert second.release().queries == ("a", "b", "c")
 
 
+def test_few_votes_of_each_teacher(tmp_path):
+    votes = np.full((4, 100), -1)
+    votes[np.arange(100) % 4, np.arange(100)] = 1
+    found = ts.label_fractions(votes, num_classes=2, epsilon=1.0, delta=1e-5, votes_per_teacher=1, noise=RecordedNoise([0] * 8))
+    assert found.noisy_counts.tolist() == [[0, 25]] * 4
+    assert found.fractions == pytest.approx(np.array([[0.0, 1.0]] * 4))
+    assert found.certificate.parameters.votes_per_teacher == 1
+    found.save(tmp_path / "out")
+    assert np.array_equal(ts.FractionRelease.load(tmp_path / "out").fractions, found.fractions)
+    votes[0, 1] = 0
+    with pytest.raises(ArgumentError, match="at most 1 votes"):
+        ts.label_fractions(votes, num_classes=2, epsilon=1.0, delta=1e-5, votes_per_teacher=1)
+
+
 def test_halts_at_the_cap_within_a_batch():
     with session(max_answers=2) as mine:
         assert np.isnan(mine.answer(counts=COUNTS)).all(1).tolist() == [False, False, True]
@@ -117,6 +131,8 @@ def test_pays_from_an_account_before_noise(tmp_path):
         {"num_classes": 0},
         {"neighbours": "other"},
         {"noise": 7},
+        {"votes_per_teacher": 0},
+        {"votes_per_teacher": "few"},
     ],
 )
 def test_bad_input(changes):

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teacher_student.aggregation import add_votes, count_votes, empty_counts
-from teacher_student.aggregation.votes import check_counts
+from teacher_student.aggregation.votes import check_counts, keep_allowed
 from teacher_student.arguments import ArgumentError
+from teacher_student.labels import ABSTAIN
 
 
 def plain_counts(predictions: np.ndarray, num_classes: int) -> np.ndarray:
@@ -109,3 +110,28 @@ def test_more_votes_than_teachers_are_refused() -> None:
 def test_counts_of_another_width_are_refused() -> None:
     with pytest.raises(ArgumentError, match="counts must have 3 columns, got 2"):
         check_counts([[1, 2]], 3)
+
+
+def test_no_teacher_votes_more_often_than_it_has_places():
+    """Whatever the places are: repeated, outside of the block, of no query at all."""
+    rng = np.random.default_rng(0)
+    predictions = rng.integers(-1, 3, (40, 30))
+    allowed = rng.integers(-5, 50, (30, 6))
+    kept = keep_allowed(predictions, allowed)
+    assert ((kept >= 0).sum(axis=0) <= 6).all()
+    for teacher, places in enumerate(allowed):
+        inside = np.isin(np.arange(40), places)
+        assert np.array_equal(kept[:, teacher], np.where(inside, predictions[:, teacher], ABSTAIN))
+
+
+def test_places_do_not_depend_on_blocks():
+    predictions, allowed = np.ones((40, 7), dtype=np.int16), np.random.default_rng(1).integers(0, 40, (7, 5))
+    blocks = [keep_allowed(predictions[first : first + 9], allowed, first) for first in range(0, 40, 9)]
+    assert np.array_equal(np.concatenate(blocks), keep_allowed(predictions, allowed))
+    assert blocks[0].dtype == np.int16
+
+
+@pytest.mark.parametrize("allowed", [[[0]], [[0.5], [1]], [0, 1], "all"])
+def test_bad_places(allowed):
+    with pytest.raises(ArgumentError):
+        keep_allowed([[0, 1]], allowed)

@@ -35,6 +35,18 @@ def test_one_round_of_three_classes(tmp_path):
     assert "recomputed epsilon" in verify_folder(result.folder.path)
 
 
+def test_few_votes_of_each_teacher(tmp_path):
+    few = ["+mechanism.votes_per_teacher=10", "correction.rounds=1", "teachers.number=400"]
+    result = run(settings(*few), tmp_path / "few")
+    parameters = result.release.certificate.parameters
+    assert (parameters.max_answers, parameters.votes_per_teacher) == (600, 20)
+    for name in ("counts.npy", "counts_1.npy"):
+        counts = np.load(tmp_path / "few" / "private" / "votes" / name)
+        assert 3000 < counts.sum() <= 4000
+    assert "recomputed epsilon" in verify_folder(result.folder.path)
+    assert result.metrics["accuracy"] > 0.9
+
+
 def test_rounds_ask_every_point_again_in_one_session(finished):
     loaded = FractionRelease.load(finished.folder.release)
     assert loaded.codes.shape == (900, 2)
@@ -120,6 +132,8 @@ def test_records_without_the_students_columns_are_refused_before_anything_is_wri
         (["correction.rounds=-1"], "correction.rounds"),
         (["correction.step=0"], "correction.step"),
         (["+mechanism.threshold_ratio=2.0"], "mechanism.threshold_ratio"),
+        (["+mechanism.votes_per_teacher=0"], "mechanism.votes_per_teacher"),
+        (["+mechanism.votes_per_teacher=21", "queries.total=20"], "mechanism.votes_per_teacher"),
         (["queries.order=uncertain"], "queries.order"),
         (
             [

@@ -65,6 +65,41 @@ def test_composes_and_survives_json():
     assert parameters.epsilon(1e-5) < twice.epsilon(1e-5) < 2 * parameters.epsilon(5e-6)
 
 
+def moved_counts(few: int, queries: int, classes: int) -> int:
+    """Return the most counts that move, over all pairs of what one teacher may say: a class or nothing on each query."""
+    says = [vote for vote in itertools.product(range(-1, classes), repeat=queries) if sum(label >= 0 for label in vote) <= few]
+    tables = [np.array([[label == column for column in range(classes)] for label in vote]) for vote in says]
+    return max(int((one != other).sum()) for one, other in itertools.product(tables, repeat=2))
+
+
+@pytest.mark.parametrize(("few", "queries", "classes"), [(1, 4, 2), (2, 4, 2), (1, 3, 1), (2, 3, 1), (3, 3, 2), (2, 2, 3)])
+def test_few_votes_pay_for_every_count_that_may_move(few, queries, classes):
+    """Exhaustively. The twin that pays for the votes after a change, and not for those before, pays for half."""
+    scale = Fraction(20)
+    paid = NoisyFraction(num_classes=classes, max_answers=queries, votes_per_teacher=few, scale=scale).mu
+    one_count = NoisyFraction(num_classes=1, max_answers=1, scale=scale).mu
+    assert paid**2 == pytest.approx(moved_counts(few, queries, classes) * one_count**2)
+
+
+def test_few_votes_need_less_noise():
+    few, every = (
+        calibrate("noisy_fraction", epsilon=2.0, delta=1e-5, num_queries=400, num_classes=10, votes_per_teacher=votes)
+        for votes in (4, None)
+    )
+    assert float(every.scale) == pytest.approx(10 * float(few.scale), rel=0.01)
+    assert few.epsilon(1e-5) <= 2.0
+
+
+def test_files_without_the_cap_are_those_of_before():
+    """An absent cap is the dearer reading, so that a field left out can hide nothing."""
+    plain = NoisyFraction(num_classes=2, max_answers=5, scale=Fraction(9))
+    assert "votes_per_teacher" not in plain.to_dict()
+    few = dataclasses.replace(plain, votes_per_teacher=2)
+    assert parameters_from_dict(few.to_dict()) == few
+    hidden = {name: value for name, value in few.to_dict().items() if name != "votes_per_teacher"}
+    assert parameters_from_dict(hidden).epsilon(1e-5) > few.epsilon(1e-5)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -72,6 +107,7 @@ def test_composes_and_survives_json():
         ({"num_queries": 0, "num_classes": 2}, "num_queries"),
         ({"num_classes": 2}, "num_queries"),
         ({"num_queries": 10, "num_classes": 2, "threshold": 3}, "threshold"),
+        ({"num_queries": 10, "num_classes": 2, "votes_per_teacher": 0}, "votes_per_teacher"),
     ],
 )
 def test_bad_requests(options, message):
