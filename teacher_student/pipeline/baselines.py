@@ -46,7 +46,7 @@ def _figures(
     features, targets = features[usable], targets[usable]
     passes = max(1, STEPS * settings.student.batch_size // len(features))
     epochs = min(settings.student.epochs, passes)
-    student = dataclasses.replace(settings.student, epochs=epochs, method="supervised", label_noise=0.0)
+    student = dataclasses.replace(settings.student, epochs=epochs, method="supervised", label_noise=0.0, propagation=0.0)
     network = student_network(settings.student_network, dataset.student_points, dataset.num_classes)
     model = fit_student(
         network,

@@ -21,6 +21,7 @@ from teacher_student.student.augmentations import views_of
 from teacher_student.student.label_noise import LabelNoise
 from teacher_student.student.methods import METHODS, Method
 from teacher_student.student.module import Report, Student
+from teacher_student.student.propagation import propagate
 from teacher_student.student.settings import StudentSettings
 from teacher_student.student.targets import Targets
 
@@ -57,6 +58,8 @@ def fit_student(
     """
     check_points(features, targets)
     positive_integer("seed", seed, minimum=0, maximum=LARGEST_SEED)
+    if settings.propagation > 0:
+        targets = propagate(features, targets, settings.propagation, settings.propagation_neighbours)
     settings = _with_something_to_learn_from(settings, targets)
     points = torch.as_tensor(features)
     with torch.random.fork_rng(devices=[]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from teacher_student.arguments import choice, finite_number, fraction_of_one, positive_integer, positive_number
+from teacher_student.arguments import ArgumentError, choice, finite_number, fraction_of_one, positive_integer, positive_number
 from teacher_student.student.augmentations import Augmentation
 from teacher_student.student.label_noise import checked_label_noise
 from teacher_student.student.methods import METHODS
@@ -33,6 +33,9 @@ class StudentSettings:
             is `MEAN_TEACHER_DECAY` for a mean teacher, which cannot do without.
         label_noise: public belief how often a released label is not the point's class: a probability, or (num_classes,
             num_classes) rows of probabilities (see `label_noise.LabelNoise`). 0 takes labels at their word.
+        propagation: how much the targets of a point's neighbours count beside its own, before anything is learned (see
+            `propagation`); every point then has a label. 0 leaves targets as they are.
+        propagation_neighbours: of each point among the public ones.
         method: what is learned from unlabeled points, one of `methods.METHODS`.
         unlabeled_weight: weight of the unlabeled points' loss beside the labeled points'.
         ramp_up: share of the steps during which that weight rises from 0.
@@ -54,6 +57,8 @@ class StudentSettings:
     label_smoothing: float = 0.0
     average_decay: float = 0.0
     label_noise: float | Sequence[Sequence[float]] = 0.0
+    propagation: float = 0.0
+    propagation_neighbours: int = 5
     method: str = "supervised"
     unlabeled_weight: float = 1.0
     ramp_up: float = 0.0
@@ -68,15 +73,17 @@ class StudentSettings:
     def __post_init__(self) -> None:
         choice("student.unanswered", self.unanswered, UNANSWERED)
         choice("student.method", self.method, METHODS)
-        for name in ("epochs", "batch_size", "rounds"):
+        for name in ("epochs", "batch_size", "rounds", "propagation_neighbours"):
             positive_integer(f"student.{name}", getattr(self, name))
         for name in ("learning_rate", "temperature", "mixing", "radius"):
             positive_number(f"student.{name}", getattr(self, name))
-        for name in ("weight_decay", "prior_precision", "unlabeled_weight", "entropy_weight"):
+        for name in ("weight_decay", "prior_precision", "propagation", "unlabeled_weight", "entropy_weight"):
             _at_least_zero(f"student.{name}", getattr(self, name))
         for name in ("label_smoothing", "average_decay", "confidence", "ramp_up"):
             fraction_of_one(f"student.{name}", getattr(self, name))
         object.__setattr__(self, "label_noise", checked_label_noise("student.label_noise", self.label_noise))
+        if self.propagation > 0 and self.label_noise != 0:
+            raise ArgumentError(f"student.label_noise must be 0 where labels are propagated, got {self.label_noise}")
         if self.method == "mean_teacher" and self.average_decay == 0:
             object.__setattr__(self, "average_decay", MEAN_TEACHER_DECAY)
 
