@@ -38,7 +38,8 @@ def propagate(features: npt.NDArray[np.float32], targets: Targets, strength: flo
     weights = targets.weights[used].astype(np.float64) + _FLOOR
     centred = targets.probabilities[used] - 1 / targets.probabilities.shape[1]
     system = diags_array(weights) + strength * _laplacian(features[used], neighbours)
-    scores = splu(system.tocsc()).solve(weights[:, None] * np.where(targets.weights[used, None] > 0, centred, 0.0))
+    wanted = np.where(targets.weights[used] > 0, weights, 0.0)[:, np.newaxis] * centred
+    scores: npt.NDArray[np.float64] = splu(system.tocsc()).solve(wanted)
     probabilities = targets.probabilities.copy()
     probabilities[used] = np.eye(scores.shape[1], dtype=np.float32)[scores.argmax(axis=1)]
     learnt = np.zeros(len(features), dtype=np.float32)
