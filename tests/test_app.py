@@ -14,8 +14,8 @@ import yaml
 
 from teacher_student.aggregation import Ledger, Release
 from teacher_student.app import VERBS, compose, conf_folder, dispatch, settings_from_config
-from teacher_student.app.running import check_flags, check_overrides
-from teacher_student.app.slips import PLUGINS
+from teacher_student.app.running import FLAGS, check_overrides
+from teacher_student.app.slips import PLUGINS, check_flags
 from teacher_student.benchmarks.command import read
 from teacher_student.benchmarks.teachers import CASES
 
@@ -51,7 +51,14 @@ def test_without_arguments_it_says_what_it_can_do(capsys):
         (["run", "mechanism=magic"], "magic"),
         (["run", "privacy.epsilon=[1"], "privacy.epsilon"),
         (["run", "-m", "privacy.epsilon=1,2", "teachers.nmber=5"], "teachers.nmber"),
-        (["label"], "num_classes"),
+        (["label"], "num_classes must be given, got nothing; add num_classes=VALUE"),
+        (["label", "predictions=v.npy", "num_classes=2"], "out must be given, got nothing; add out=VALUE"),
+        (["run", "--epsilon", "1"], "did you mean privacy.epsilon=1?"),
+        (["run", "--privacy.delta=1e-6"], "did you mean privacy.delta=1e-6?"),
+        (["label", "--num-classes", "3"], "did you mean num_classes=3?"),
+        (["plan", "--teachers"], "settings must be written NAME=VALUE, got '--teachers'"),
+        (["run", "-m", "experiment=blobs", "privacy.epsilon=1,2", "seed=1,-1"], "seed must be an integer of at least 0, got -1"),
+        (["run", "-m", "experiment=table", "data.label=a,b"], "data.path must be given"),
         (["label", "num_classes=2", "out=x"], "predictions or counts must name a file"),
         (["label", "predictions=missing.npy", "num_classes=2", "out=x"], "missing.npy"),
         (["verify", "nowhere"], "certificate.json"),
@@ -111,6 +118,41 @@ def test_the_command_itself_ends_with_code_two(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_settings_of_privacy_are_refused_before_torch_is_imported():
+    code = (
+        "import sys\nfrom teacher_student.app import dispatch\n"
+        "try:\n    dispatch(['run', 'privacy.epsilon=-1'])\n"
+        "finally:\n    print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (2, "False")
+    assert done.stderr.startswith("teacher-student: privacy.epsilon must be a number above 0")
+
+
+@pytest.mark.parametrize(("made", "says"), [(True, "to go on, run teacher-student run "), (False, "before anything was written")])
+def test_an_interrupted_run_says_in_one_line_how_to_go_on(made, says, tmp_path, monkeypatch, capsys):
+    def interrupted(_, folder, __):
+        if made:
+            folder.mkdir()
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            if made:
+                sys.exit(1)  # as Lightning does
+            raise
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("teacher_student.pipeline.runner.run", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        dispatch(["run", *FAST, "name=two words", "run_folder=first try"])
+    assert stop.value.code == 130
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line
+    if made:
+        command = shlex.split(line.partition("to go on, run ")[2])
+        assert command == ["teacher-student", "run", *FAST, "name=two words", "run_folder=first try"]
+
+
 def test_a_run_and_its_verification(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert dispatch(["run", *FAST, "privacy.epsilon=8", "run_folder=here"]) == 0
@@ -161,7 +203,7 @@ def test_every_verb_helps_with_examples(verb, capsys):
 
 def test_the_examples_of_run_compose():
     for arguments in examples("run"):
-        check_flags(arguments)
+        check_flags(arguments, "run", FLAGS)
         check_overrides(arguments)
         for override in (argument for argument in arguments if "," not in argument and argument != "-m"):
             settings_from_config(compose("run", [override]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -67,3 +68,6 @@ def dispatch(arguments: Sequence[str]) -> int:
     except (ArgumentError, OmegaConfBaseException, HydraException) as error:
         complain(error)
         return 2
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return 128 + signal.SIGINT

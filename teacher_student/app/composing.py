@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from teacher_student.app import configs
-from teacher_student.app.slips import one_line
+from teacher_student.app.slips import check_flags, one_line
 from teacher_student.arguments import ArgumentError
 
 
@@ -35,6 +35,7 @@ _NOT_PLAIN = ("defaults", "hydra", "mechanism")
 
 def compose_whole(verb: str, overrides: Sequence[str]) -> DictConfig:
     """Compose the config of a verb whose settings are all there are: none may be taken away, none added but to a mechanism."""
+    check_flags(overrides, verb)
     config = compose(verb, overrides)
     check_given(config)
     trees = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +18,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from teacher_student.app import configs
 from teacher_student.app.composing import compose
-from teacher_student.app.settings import check_complete, settings_from_config
-from teacher_student.app.slips import complain, meant, one_line
+from teacher_student.app.settings import light_settings, settings_from_config
+from teacher_student.app.slips import check_flags, complain, one_line
 from teacher_student.arguments import ArgumentError
 
 
@@ -32,7 +34,7 @@ def run(arguments: Sequence[str]) -> int:
         teacher-student run -m privacy.epsilon=0.5,1,2 seed=0,1
     """
     if not any(argument.split("=")[0] in ("--hydra-help", "--info", "--version") for argument in arguments):
-        check_flags(arguments)
+        check_flags(arguments, "run", FLAGS)
         check_overrides(arguments)
     sys.argv = ["teacher-student run", *arguments]
     hydra.main(version_base="1.3", config_path=str(configs.conf_folder()), config_name="run")(_run_one)()
@@ -43,15 +45,8 @@ FLAGS = ("--cfg", "-c", "--resolve", "--package", "-p", "--run", "-r", "--multir
 """What Hydra understands beside overrides, as far as a run needs it."""
 
 
-def check_flags(arguments: Sequence[str]) -> None:
-    """Refuse a flag that Hydra does not know, with the one that was probably meant."""
-    for argument in arguments:
-        if argument.startswith("-") and argument.split("=")[0] not in FLAGS:
-            raise ArgumentError(f"a flag must be one of {', '.join(FLAGS)}; got {argument!r}{meant(argument, FLAGS)}")
-
-
 def check_overrides(arguments: Sequence[str]) -> None:
-    """Compose every config of a sweep before the first one runs, so that a slip in the last costs nothing."""
+    """Compose a run of a sweep with every value before the first one runs, so that a slip in the last costs nothing."""
     overrides = [argument for argument in arguments if not argument.startswith("-") or "=" in argument]
     flags = [argument for argument in arguments if argument in ("-m", "--multirun")]
     if not flags:
@@ -64,26 +59,44 @@ def check_overrides(arguments: Sequence[str]) -> None:
     except HydraException as error:
         raise ArgumentError(one_line(error, "run", overrides)) from error
     plain = [override.input_line or "" for override in parsed if not override.is_sweep_override()]
-    for override in parsed:
-        if override.is_sweep_override() and not override.is_hydra_override():
-            for value in override.sweep_string_iterator():
-                compose("run", [*plain, f"{override.get_key_element()}={value}"])
-    compose("run", plain)
+    swept = {
+        override.get_key_element(): list(override.sweep_string_iterator())
+        for override in parsed
+        if override.is_sweep_override() and not override.is_hydra_override()
+    }
+    first = {key: values[0] for key, values in swept.items()}
+    for choice in [first, *({**first, key: value} for key, values in swept.items() for value in values[1:])]:
+        light_settings(compose("run", [*plain, *(f"{key}={value}" for key, value in choice.items())]))
 
 
 def _run_one(config: DictConfig) -> float | None:
     from teacher_student.monitoring.console import Display
-    from teacher_student.pipeline import run as run_pipeline
 
     sweep = HydraConfig.get().mode == RunMode.MULTIRUN
     folder = Path(HydraConfig.get().runtime.output_dir if sweep else config.run_folder)
     try:
-        check_complete(config)
+        display = Display(config.console)
         settings = settings_from_config(config)
-        result = run_pipeline(settings, folder, Display(config.console))
+        from teacher_student.pipeline import run as run_pipeline
+
+        result = run_pipeline(settings, folder, display)
+    except (KeyboardInterrupt, SystemExit) as stop:  # Lightning turns the first into the second
+        if not isinstance(stop.__context__ if isinstance(stop, SystemExit) else stop, KeyboardInterrupt):
+            raise
+        complain(_interrupted(folder, folder.parent if sweep else folder))
+        sys.exit(128 + signal.SIGINT)
     except (ArgumentError, HydraException, OmegaConfBaseException) as error:
         complain(error)
         if sweep:
             return None  # the other runs of the sweep go on
         sys.exit(2)
     return None if result is None else result.accuracy
+
+
+def _interrupted(folder: Path, again: Path) -> str:
+    """Say in one line how to go on; the same command makes another folder unless it is told this one."""
+    if not folder.exists():
+        return "interrupted before anything was written or spent"
+    words = [word for word in sys.argv[1:] if not word.startswith("run_folder=")]
+    command = shlex.join(["teacher-student", "run", *words, f"run_folder={again}"])
+    return f"interrupted; nothing is lost and nothing is asked twice: to go on, run {command}"

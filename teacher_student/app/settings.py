@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from teacher_student.app.composing import check_given
-from teacher_student.arguments import ArgumentError, true_or_false
+from teacher_student.arguments import ArgumentError, positive_integer, true_or_false
 
 _WHERE_AND_HOW = ("run_folder", "console")
 """Settings that change nothing about what a run computes; a resumed run may have others."""
@@ -20,37 +20,63 @@ _WHERE_AND_HOW = ("run_folder", "console")
 
 def settings_from_config(config: DictConfig) -> Any:
     """Build the settings of a run; every value is checked here, before anything is written."""
-    from teacher_student.pipeline import BudgetSettings, CorrectionSettings, PrivacySettings, RunSettings
+    light = light_settings(config)
+    from teacher_student.pipeline import RunSettings
     from teacher_student.student import QuerySettings
 
     make = hydra.utils.instantiate
     try:
-        mechanism = dict(config.mechanism)
         return RunSettings(
             name=config.name,
-            seed=config.seed,
             data=_loader(config),
-            num_teachers=config.teachers.number,
             training=make(config.teachers.training, _convert_="all"),
             learner=make(config.learner),
-            privacy=PrivacySettings(mechanism=mechanism.pop("name", None), options=mechanism, **config.privacy),
-            budget=BudgetSettings(**config.budget),
             student_network=make(config.student.network),
             student=make(config.student.settings),
             trainer=dict(make(config.trainer)),
             queries=QuerySettings(**config.queries),
-            correction=CorrectionSettings(**config.correction),
-            tensorboard=true_or_false("logger.tensorboard", config.logger.tensorboard),
-            baselines=true_or_false("baselines", config.baselines),
+            **light,
             config=OmegaConf.to_yaml({name: part for name, part in config.items() if name not in _WHERE_AND_HOW}, resolve=True),
         )
     except HydraException as error:
         raise ArgumentError(_root_cause(error)) from error
     except (TypeError, OmegaConfBaseException) as error:
-        raise ArgumentError(" ".join(str(error).split())) from error
+        raise ArgumentError(str(error)) from error
 
 
-SECTIONS = ("data", "teachers", "learner", "mechanism", "privacy", "queries", "budget", "student", "trainer", "logger")
+def light_settings(config: DictConfig) -> dict[str, Any]:
+    """Build those that need no torch, whose import takes seconds: a slip in them is refused at once, or before a whole sweep."""
+    from teacher_student.pipeline import BudgetSettings, CorrectionSettings, PrivacySettings
+
+    check_complete(config)
+    try:
+        mechanism = dict(config.mechanism)
+        return {
+            "seed": positive_integer("seed", config.seed, minimum=0),
+            "num_teachers": positive_integer("teachers.number", config.teachers.number),
+            "privacy": PrivacySettings(mechanism=mechanism.pop("name", None), options=mechanism, **config.privacy),
+            "budget": BudgetSettings(**config.budget),
+            "correction": CorrectionSettings(**config.correction),
+            "tensorboard": true_or_false("logger.tensorboard", config.logger.tensorboard),
+            "baselines": true_or_false("baselines", config.baselines),
+        }
+    except (TypeError, OmegaConfBaseException) as error:
+        raise ArgumentError(str(error)) from error
+
+
+SECTIONS = (
+    "data",
+    "teachers",
+    "learner",
+    "mechanism",
+    "privacy",
+    "queries",
+    "correction",
+    "budget",
+    "student",
+    "trainer",
+    "logger",
+)
 
 
 def check_complete(config: DictConfig) -> None:

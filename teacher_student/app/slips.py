@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from hydra.errors import MissingConfigException, OverrideParseException
 
 from teacher_student.app import configs
+from teacher_student.arguments import ArgumentError
 
 PLUGINS = {"joblib": "teacher-student[sweeps]", "submitit_slurm": "hydra-submitit-launcher", "ray": "hydra-ray-launcher"}
 """Launchers of sweeps that come in packages of their own."""
@@ -42,11 +43,31 @@ def _no_such_option(choice: str, options: Sequence[str]) -> str:
 
 def meant(name: str, known: Sequence[str]) -> str:
     """Return "; did you mean ...?" where a known name ends with `name` or is close to it, else nothing."""
-    same = sorted((key for key in known if key.rpartition(".")[2] == name), key=lambda key: not key.startswith("privacy."))
-    close = same or difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    close = by_name(name, known) or difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f"; did you mean {close[0]}?" if close and close[0] != name else ""
 
 
-def complain(error: Exception) -> None:
+def check_flags(arguments: Sequence[str], config_name: str, flags: Sequence[str] = ()) -> None:
+    """Refuse what begins with a dash and is no flag, with the setting or the flag that was probably meant."""
+    for place, argument in enumerate(arguments):
+        name, _, value = argument.partition("=")
+        if not argument.startswith("-") or name in flags:
+            continue
+        setting = name.lstrip("-").replace("-", "_")
+        value = value or next((word for word in arguments[place + 1 : place + 2] if "=" not in word and word[:1] != "-"), "VALUE")
+        if key := next(iter(by_name(setting, configs.known_keys(config_name))), None):
+            raise ArgumentError(f"settings must be written NAME=VALUE, got {argument!r}; did you mean {key}={value}?")
+        if flags:
+            raise ArgumentError(f"a flag must be one of {', '.join(flags)}; got {argument!r}{meant(name, flags)}")
+        raise ArgumentError(f"settings must be written NAME=VALUE, got {argument!r}; see teacher-student {config_name} --help")
+
+
+def by_name(name: str, known: Sequence[str]) -> list[str]:
+    """Return the known keys that are `name` or end with it, those of privacy first."""
+    found = (key for key in known if name in (key, key.rpartition(".")[2]))
+    return sorted(found, key=lambda key: (key != name, not key.startswith("privacy.")))
+
+
+def complain(error: Exception | str) -> None:
     """Print one line on standard error."""
     print("teacher-student: " + " ".join(str(error).split()), file=sys.stderr)

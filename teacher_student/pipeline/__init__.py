@@ -2,7 +2,7 @@
 
 | module | what |
 |---|---|
-| settings | what a run needs, checked before anything is written |
+| settings, promises | what a run needs, checked before anything is written |
 | folder | private/ and release/ |
 | budget | the account in a ledger that a run pays from |
 | stages | shards, teachers, student: each takes up where a killed run stopped |
@@ -26,14 +26,15 @@ if TYPE_CHECKING:
     from teacher_student.pipeline.budget import BudgetSettings
     from teacher_student.pipeline.files import label_file, verify_folder
     from teacher_student.pipeline.predicting import predict_file
+    from teacher_student.pipeline.promises import CorrectionSettings, PrivacySettings
     from teacher_student.pipeline.runner import RunResult, run
-    from teacher_student.pipeline.settings import CorrectionSettings, PrivacySettings, RunSettings
+    from teacher_student.pipeline.settings import RunSettings
     from teacher_student.pipeline.student_files import load_student
 
 _HOMES = {
     "BudgetSettings": "budget",
-    "CorrectionSettings": "settings",
-    "PrivacySettings": "settings",
+    "CorrectionSettings": "promises",
+    "PrivacySettings": "promises",
     "RunResult": "runner",
     "RunSettings": "settings",
     "attack_student": "attack",

@@ -8,54 +8,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
-from teacher_student.data import NEIGHBOURS, PrivateDataset
+from teacher_student.arguments import ArgumentError, positive_integer
+from teacher_student.data import PrivateDataset
 from teacher_student.pipeline.budget import BudgetSettings
-from teacher_student.privacy import HYPERPARAMETERS
+from teacher_student.pipeline.promises import CorrectionSettings, PrivacySettings
 from teacher_student.student import QuerySettings, StudentSettings
 from teacher_student.teachers import TrainingSettings
 
 NetworkClass = Callable[..., Any]
 """Called with the shape of one input and the number of classes."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PrivacySettings:
-    """What is promised, and by which mechanism.
-
-    Attributes:
-        epsilon: of the whole release.
-        delta: of the whole release.
-        mechanism: name of the mechanism.
-        options: further options of its calibration.
-        cutoff: paid non-answers before the session halts; None lets the planner choose from public sizes.
-        neighbours: the neighbouring relation; None is the data's own.
-        hyperparameters: how they were chosen, for the certificate: fixed, or on a public_surrogate.
-        bins: for soft labels, bins of the histogram; None for hard labels. Soft labels need a cutoff.
-    """
-
-    epsilon: float
-    delta: float
-    mechanism: str = "stability"
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    cutoff: int | None = 50
-    neighbours: str | None = None
-    bins: int | None = None
-    hyperparameters: str = "fixed"
-
-    def __post_init__(self) -> None:
-        positive_number("privacy.epsilon", self.epsilon)
-        probability("privacy.delta", self.delta)
-        if not isinstance(self.options, Mapping):
-            raise ArgumentError(f"mechanism must be a mapping of options, got {self.options!r}")
-        if self.cutoff is not None:
-            positive_integer("privacy.cutoff", self.cutoff)
-        if self.neighbours is not None:
-            choice("privacy.neighbours", self.neighbours, NEIGHBOURS)
-        choice("privacy.hyperparameters", self.hyperparameters, HYPERPARAMETERS)
-        if self.bins is not None:
-            positive_integer("privacy.bins", self.bins, minimum=3)
-            positive_integer("privacy.cutoff", self.cutoff)  # the planner chooses for hard labels only
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,23 +30,6 @@ class Estimator:
 
     estimator: Any
     num_workers: int = -1
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CorrectionSettings:
-    """How often teachers correct the student (see `corrections`), and how far.
-
-    Attributes:
-        rounds: rounds of teachers after the first.
-        step: how far the logits of a point move apart where all teachers agree.
-    """
-
-    rounds: int = 0
-    step: float = 2.0
-
-    def __post_init__(self) -> None:
-        positive_integer("correction.rounds", self.rounds, minimum=0)
-        positive_number("correction.step", self.step)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

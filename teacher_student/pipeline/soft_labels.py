@@ -19,8 +19,9 @@ from teacher_student.mechanisms.soft_histogram import check_bins, histograms, sp
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import stages
 from teacher_student.pipeline.folder import SESSION, RunFolder, growing_array
+from teacher_student.pipeline.promises import PrivacySettings
 from teacher_student.pipeline.ranks import Ranks
-from teacher_student.pipeline.settings import PrivacySettings, RunSettings
+from teacher_student.pipeline.settings import RunSettings
 from teacher_student.privacy import Parameters, calibrate_soft
 from teacher_student.student import Student, Targets, targets_from_scores
 from teacher_student.teachers import TeacherEnsemble, predict_scores

@@ -1,0 +1,67 @@
+"""Settings of a run that need no torch, so that a slip in them is refused at once: what is promised, and how often."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
+from teacher_student.data import NEIGHBOURS
+from teacher_student.privacy import HYPERPARAMETERS
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrivacySettings:
+    """What is promised, and by which mechanism.
+
+    Attributes:
+        epsilon: of the whole release.
+        delta: of the whole release.
+        mechanism: name of the mechanism.
+        options: further options of its calibration.
+        cutoff: paid non-answers before the session halts; None lets the planner choose from public sizes.
+        neighbours: the neighbouring relation; None is the data's own.
+        hyperparameters: how they were chosen, for the certificate: fixed, or on a public_surrogate.
+        bins: for soft labels, bins of the histogram; None for hard labels. Soft labels need a cutoff.
+    """
+
+    epsilon: float
+    delta: float
+    mechanism: str = "stability"
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    cutoff: int | None = 50
+    neighbours: str | None = None
+    bins: int | None = None
+    hyperparameters: str = "fixed"
+
+    def __post_init__(self) -> None:
+        positive_number("privacy.epsilon", self.epsilon)
+        probability("privacy.delta", self.delta)
+        if not isinstance(self.options, Mapping):
+            raise ArgumentError(f"mechanism must be a mapping of options, got {self.options!r}")
+        if self.cutoff is not None:
+            positive_integer("privacy.cutoff", self.cutoff)
+        if self.neighbours is not None:
+            choice("privacy.neighbours", self.neighbours, NEIGHBOURS)
+        choice("privacy.hyperparameters", self.hyperparameters, HYPERPARAMETERS)
+        if self.bins is not None:
+            positive_integer("privacy.bins", self.bins, minimum=3)
+            positive_integer("privacy.cutoff", self.cutoff)  # the planner chooses for hard labels only
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CorrectionSettings:
+    """How often teachers correct the student (see `corrections`), and how far.
+
+    Attributes:
+        rounds: rounds of teachers after the first.
+        step: how far the logits of a point move apart where all teachers agree.
+    """
+
+    rounds: int = 0
+    step: float = 2.0
+
+    def __post_init__(self) -> None:
+        positive_integer("correction.rounds", self.rounds, minimum=0)
+        positive_number("correction.step", self.step)
