@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from teacher_student.arguments import ArgumentError
+from teacher_student.teachers.dropout import KeyedDropout
 from teacher_student.teachers.engines import Engine, Stack
 from teacher_student.teachers.optimizers import TeacherDecay, build_optimizer, clip_per_teacher
 from teacher_student.teachers.records import ChunkBatches, ChunkRecords
@@ -91,6 +92,8 @@ class ChunkTrainer:
         seeds = [shard_seed(master_seed, shard, "draws") for shard in records.shards]
         self._keys = torch.tensor(seeds, dtype=torch.int64, device=records.features.device)
         self._seed, self._decays = seeds[0], tuple(decays)
+        dropout = any(isinstance(module, KeyedDropout) for module in engine.network.modules())
+        self._draws = dropout or self.settings.augment is not None
         self._window = max(1, _ROWS_PER_WINDOW // (records.num_teachers * self.settings.batch_size))
 
     def train(self, start: Stack | UnfinishedChunk, save: Save | None = None) -> TrainedChunk:
@@ -129,7 +132,7 @@ class ChunkTrainer:
         rows: Tensor,
         step: int,
     ) -> Tensor:
-        keys = derived_keys(self._keys, step)
+        keys = derived_keys(self._keys, step) if self._draws else self._keys
         features, labels, weights = self._batch(rows, keys)
         losses = self.engine.gradients(packed, features, labels, keys, weights)
         rate = self.settings.learning_rate_at(step)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +13,36 @@ from torch import Tensor, nn
 from teacher_student.teachers.engines.interface import Engine, Stack, mean_loss
 from teacher_student.teachers.settings import TrainingSettings
 
+_LARGEST_KERNEL, _FEWEST_CHANNELS = 3, 4  # of a convolution in channels_last: neither, or not both, exceeded
+_IMAGE_BATCH = 4  # dimensions: batch, channels, height, width
+
+
+def lay_out(network: nn.Module) -> None:
+    """Put a CPU's images into the layout that each layer is fastest in, in place; values do not change, only their order.
+
+    Measured with float32, forward and backward: pooling is 8 to 14 times as fast in channels_last, convolutions of one to three
+    channels 3 times and 1 x 1 convolutions 1.3 times; 3 x 3 ones do not care; larger kernels over many channels are a fifth
+    slower. GroupNorm gathers whole channels, which costs it in channels_last what convolutions gain, so that a network with
+    GroupNorm stays as it is.
+    """
+    if any(isinstance(module, nn.GroupNorm) for module in network.modules()):
+        return
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            large = max(module.kernel_size) > _LARGEST_KERNEL and module.in_channels > _FEWEST_CHANNELS
+            layout = torch.contiguous_format if large else torch.channels_last
+            module.to(memory_format=layout).register_forward_pre_hook(partial(_relaid, layout))
+        elif isinstance(module, nn.MaxPool2d | nn.AvgPool2d):
+            module.register_forward_pre_hook(partial(_relaid, torch.channels_last))
+
+
+def _relaid(layout: torch.memory_format, _: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    images, *others = inputs
+    return (images.contiguous(memory_format=layout) if images.ndim == _IMAGE_BATCH else images, *others)
+
 
 class SequentialEngine(Engine):
-    """A plain loop, convolutions in channels_last. Buffers are the teacher's own and travel in its stack.
+    """A plain loop. Buffers are the teacher's own and travel in its stack.
 
     Every teacher gets a fresh copy of the untouched network: what a user's module remembers in an attribute must not pass from
     one teacher to the next.
@@ -26,18 +54,14 @@ class SequentialEngine(Engine):
     def __init__(self, network: nn.Module, settings: TrainingSettings, dropout_keys: Sequence[str] = ()) -> None:
         super().__init__(network, settings, dropout_keys)
         self._untouched = copy.deepcopy(network)
-        images = any(isinstance(module, nn.Conv2d) for module in network.modules())
-        grouped = any(isinstance(module, nn.GroupNorm) for module in network.modules())
-        # GroupNorm gathers whole channels, which costs it in channels_last what the convolutions gain.
-        self._format = torch.channels_last if images and not grouped else torch.preserve_format
 
     def _load(self, stack: Stack, teacher: int) -> None:
         state = {name: tensor[teacher] for name, tensor in stack.items()}
         device = next(iter(stack.values())).device
         self.network = copy.deepcopy(self._untouched)
         self.network.to(device)
-        if self._format is torch.channels_last:
-            self.network.to(memory_format=self._format)
+        if device.type == "cpu":
+            lay_out(self.network)
         self.network.load_state_dict(state)
 
     def pack(self, stack: Stack) -> list[Tensor]:
@@ -62,20 +86,16 @@ class SequentialEngine(Engine):
         for parameter in packed:
             parameter.grad = None
         with self.autocast(features.device):
-            scores = self.network(self._formatted(features[0]))
+            scores = self.network(features[0])
         mine = None if weights is None else weights[0]
         loss = mean_loss(scores.to(self.settings.dtype), labels[0], mine, self.settings.label_smoothing)
         loss.backward()
         return loss.detach().unsqueeze(0)
 
-    def _formatted(self, features: Tensor) -> Tensor:
-        keep = features.ndim != 4 or self._format is torch.preserve_format
-        return features if keep else features.contiguous(memory_format=self._format)
-
     @torch.no_grad()
     def scores(self, stack: Stack, features: Tensor) -> Tensor:
         """See `Engine.scores`."""
-        features, scores = self._formatted(features), []
+        scores = []
         for teacher in range(len(next(iter(stack.values())))):
             self._load(stack, teacher)
             self.network.eval()
