@@ -22,6 +22,7 @@ from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Teachers, votes_on
 from teacher_student.privacy import Parameters
+from teacher_student.privacy.choosing import Request
 from teacher_student.privacy.planner import plan
 from teacher_student.student import Student, Targets, targets_from_labels
 
@@ -53,6 +54,17 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
     """Refuse an infeasible budget: a session that is never asked spends nothing."""
     with open_session(settings, dataset, None) as session:
         return session.mechanism.parameters
+
+
+def sizes(settings: RunSettings, dataset: PrivateDataset) -> Request:
+    """Return the public sizes by which the planner judges."""
+    return Request(
+        num_teachers=settings.num_teachers,
+        num_queries=settings.queries.asked(len(dataset.public_features)),
+        num_classes=dataset.num_classes,
+        epsilon=settings.privacy.epsilon,
+        delta=settings.privacy.delta,
+    )
 
 
 def collect_votes(

@@ -18,7 +18,7 @@ from teacher_student.data import PrivateDataset, Shards
 from teacher_student.monitoring.console import Display
 from teacher_student.monitoring.report import PrivateFacts, ReleasedFacts, write_private_report, write_report
 from teacher_student.monitoring.tensorboard import write_private_events, write_released_events
-from teacher_student.pipeline import budget, fractions, stages
+from teacher_student.pipeline import budget, fractions, hard_labels, stages
 from teacher_student.pipeline.answers import AnyRelease, answers_of
 from teacher_student.pipeline.baselines import baselines
 from teacher_student.pipeline.folder import SESSION, RunFolder, open_run, shared_run
@@ -28,7 +28,7 @@ from teacher_student.pipeline.ranks import Ranks, digest
 from teacher_student.pipeline.settings import Estimator, RunSettings
 from teacher_student.pipeline.student_files import save_student
 from teacher_student.privacy import Certificate, Parameters
-from teacher_student.privacy.planner import plan
+from teacher_student.privacy.foresight import few_answers, remedy
 from teacher_student.student import LabelNoise, QuerySettings, Student
 from teacher_student.teachers.trainer import quiet
 
@@ -111,9 +111,12 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
         with ranks.in_turn():
             dataset = settings.data()
             if ranks.first:
-                _check_budget(settings, dataset, check(settings, dataset), path)
+                parameters = check(settings, dataset)
+                _check_budget(settings, dataset, parameters, path)
         ranks.agree("public points", digest(dataset.public_features) if ranks.several else "")
         advance(1, f"{len(dataset.public_features):,} public points")
+    if ranks.first and answers_of(settings) is hard_labels:
+        _warn(few_answers(parameters, hard_labels.sizes(settings, dataset)), display)
     path = Path(ranks.from_first(str(path.absolute()))) if ranks.several else path
     with display.stage("shards") as advance:
         with ranks.in_turn():
@@ -141,7 +144,7 @@ def _teach(asked: Asked, settings: RunSettings, display: Display) -> RunResult:
     counts = answers.count_votes(votes, settings)
     if not release.answered.any():
         _write_reports(folder, dataset, release, None, settings, _private_facts(settings.name, counts, shards, {}, accuracy))
-        raise ArgumentError(_no_answer(folder, release, settings, dataset.num_classes))
+        raise ArgumentError(_no_answer(folder, release, settings, dataset))
     with display.stage("student", settings.student.epochs) as advance:
         student = answers.teach(folder, dataset, release, settings, advance)
     result = _report(folder, dataset, shards, accuracy, counts, release, student, settings, display)
@@ -182,6 +185,11 @@ def _check_budget(settings: RunSettings, dataset: PrivateDataset, parameters: Pa
         )
 
 
+def _warn(text: str, display: Display) -> None:
+    if text:
+        display.say(f"Warning: {text} To stop here (Ctrl-C) spends nothing.")
+
+
 def _open_account(settings: RunSettings, dataset: PrivateDataset, display: Display) -> Account | None:
     account = settings.budget.open(settings.budget.dataset or dataset.name)
     if account is not None and (note := budget.recognise(account, dataset)):
@@ -201,19 +209,15 @@ def _check_neighbours(neighbours: str, dataset: PrivateDataset) -> None:
         raise ArgumentError(f"privacy.{error}") from error
 
 
-def _no_answer(folder: RunFolder, release: AnyRelease, settings: RunSettings, num_classes: int) -> str:
-    """Say that there is nothing to learn from, what has been spent, and what the planner advises from public sizes."""
+def _no_answer(folder: RunFolder, release: AnyRelease, settings: RunSettings, dataset: PrivateDataset) -> str:
+    """Say that there is nothing to learn from, what has been spent, and what would answer more, from public sizes."""
     certificate, asked = release.certificate, len(release.answered)
-    outlook = plan(
-        num_teachers=settings.num_teachers,
-        num_queries=asked,
-        num_classes=num_classes,
-        epsilon=certificate.epsilon,
-        delta=certificate.delta,
-    )
+    advice = ""
+    if answers_of(settings) is hard_labels:
+        advice = f" For other records: {remedy(certificate.parameters, hard_labels.sizes(settings, dataset))}"
     return (
-        f"labels must hold at least one answer for a student, got none of {asked:,}; the release is in {folder.release}, and its "
-        f"epsilon {certificate.epsilon:g} is spent. For other records: {outlook.advice(max(outlook.request.shares))}"
+        f"{answers_of(settings).ANSWERS} must hold at least one answer for a student, got none of {asked:,}; epsilon "
+        f"{certificate.epsilon:g} is spent, and {folder.private / 'report.html'} shows how far the teachers agreed.{advice}"
     )
 
 

@@ -19,7 +19,9 @@ from teacher_student.privacy.threshold import ThresholdParameters
 __all__ = ["Plan", "PlanRow", "choose_cutoff", "choose_parameters", "plan"]
 
 
-_BRACKETS = "(in brackets: how many of them are the plurality's)"
+_LEGEND = (
+    "(labels to expect, by the share of queries on which the teachers are split; in brackets: those that most teachers said)"
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,11 +77,6 @@ class Plan:
         lines = [self._advice(share, row) for share, row in winners.items() if row is not None]
         return "\n".join(lines) if lines else self._nothing()
 
-    def advice(self, share: float) -> str:
-        """Return in one line what to take at this share of unstable queries, or what would be needed."""
-        best = self.best(share)
-        return " ".join((self._nothing() if best is None else self._advice(share, best)).split())
-
     def __str__(self) -> str:
         wanted = self.request
         title = (
@@ -88,10 +85,10 @@ class Plan:
             f"smallest gap: answered rightly with probability {1 - wanted.failure:g}"
         )
         reasons = "".join(f"\n{name}: not possible: {reason}" for name, reason in self.infeasible.items())
-        return f"{title}\n\n{aligned(self._cells())}\n{_BRACKETS}{reasons}\n\n{self.recommendation}"
+        return f"{title}\n\n{aligned(self._cells())}\n{_LEGEND}{reasons}\n\n{self.recommendation}"
 
     def _cells(self) -> list[list[str]]:
-        shares = [f"{share:.1%} unstable" for share in self.request.shares]
+        shares = [f"{share:.1%} split" for share in self.request.shares]
         rows = [["mechanism", "ends after", "parameters", "smallest gap", *shares]]
         for row in self.table:
             answers = [_answers(row, share) for share in self.request.shares]
@@ -107,8 +104,8 @@ class Plan:
     def _advice(self, share: float, row: PlanRow) -> str:
         expects = f"about {row.expected_answers[share]:,.0f} of {self.request.num_queries:,} labels"
         wrong = row.expected_answers[share] - row.expected_agreeing[share]
-        caveat = f", about {wrong:,.0f} of them not the plurality's" if wrong >= 1 else ""
-        return f"If {share:.1%} of the queries are unstable, take {row.mechanism} ({row.limit}): {expects}{caveat}."
+        caveat = f", about {wrong:,.0f} of them not what most teachers said" if wrong >= 1 else ""
+        return f"If the teachers are split on {share:.1%} of the queries, take {row.mechanism}: {expects}{caveat}."
 
     def _nothing(self) -> str:
         needs = sorted((row.teachers_needed, row.mechanism) for row in self.table)
@@ -152,7 +149,7 @@ def plan(
 
     >>> found = plan(num_teachers=200, num_queries=100, epsilon=1.0, delta=1e-5, mechanisms=["gnmax", "stability_redraw"])
     >>> print(found.recommendation.splitlines()[0])
-    If 0.1% of the queries are unstable, take gnmax (100 answers): about 100 of 100 labels.
+    If the teachers are split on 0.1% of the queries, take gnmax: about 100 of 100 labels.
     """
     request = Request(
         num_teachers=num_teachers,

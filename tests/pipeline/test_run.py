@@ -15,6 +15,7 @@ import torch
 
 from teacher_student import ABSTAIN, HALTED, ArgumentError
 from teacher_student.app import compose, settings_from_config
+from teacher_student.monitoring.console import Display
 from teacher_student.pipeline import RunSettings, hard_labels, load_student, query_rounds, run, stages, verify_folder
 from teacher_student.pipeline.settings import Estimator
 from teacher_student.student import predict_probabilities
@@ -233,7 +234,7 @@ def test_label_noise_of_other_classes_is_refused_before_anything_is_spent(tmp_pa
 
 
 def test_where_nothing_is_answered_the_reports_are_written_and_the_complaint_says_what_was_spent(tmp_path):
-    with pytest.raises(ArgumentError, match=r"got none of 40.*epsilon 0\.05 is spent"):
+    with pytest.raises(ArgumentError, match=r"got none of 40.*epsilon 0\.05 is spent.*What would help"):
         run(settings("privacy.epsilon=0.05", "teachers.number=20", "queries.total=40"), tmp_path / "one")
     assert {"labels.csv", "certificate.json", "report.html", "tensorboard"} == {
         path.name for path in (tmp_path / "one" / "release").iterdir()
@@ -242,3 +243,18 @@ def test_where_nothing_is_answered_the_reports_are_written_and_the_complaint_say
     assert (tmp_path / "one" / "private" / "report.html").exists()
     with pytest.raises(ArgumentError, match="got none of 40"):  # taken up again, it says so again
         run(settings("privacy.epsilon=0.05", "teachers.number=20", "queries.total=40"), tmp_path / "one")
+
+
+def test_hardly_any_labels_are_warned_of_before_teachers_are_trained(tmp_path, monkeypatch, capsys):
+    class StopError(Exception):
+        pass
+
+    def stop(*_: object, **__: object) -> None:
+        raise StopError
+
+    monkeypatch.setattr(stages, "train", stop)
+    for teachers, warned in (("20", True), ("600", False)):
+        with pytest.raises(StopError):
+            run(settings(f"teachers.number={teachers}"), tmp_path / teachers, Display("plain"))
+        assert ("Warning: expect only about" in capsys.readouterr().out) is warned
+    assert not (tmp_path / "20" / "private" / "session.sqlite").exists()  # to stop there spends nothing

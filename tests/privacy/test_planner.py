@@ -124,7 +124,7 @@ def test_a_plan_in_words(whole: Any) -> None:
     assert all(row.mechanism in text for row in whole.table)
     assert "(too many)" in text  # the printed calibration needs more teachers than there are
     best = whole.best(0.001)
-    assert f"If 0.1% of the queries are unstable, take {best.mechanism}" in whole.recommendation
+    assert f"If the teachers are split on 0.1% of the queries, take {best.mechanism}:" in whole.recommendation
     assert max(map(len, text.splitlines())) < 160
 
 
@@ -140,7 +140,7 @@ def test_nothing_useful_is_said_plainly_with_the_teachers_needed() -> None:
     needed = {row.mechanism: row.teachers_needed for row in found.table}
     assert f"gnmax {needed['gnmax']:,}, stability {needed['stability']:,}" in found.recommendation
     enough = plan(num_teachers=needed["gnmax"], num_queries=100, epsilon=0.5, delta=1e-6, mechanisms=["gnmax"], clear_share=1.0)
-    assert "take gnmax (1 answer)" in enough.recommendation
+    assert "take gnmax: about 1 of 100 labels" in enough.recommendation
 
 
 def test_given_cutoffs_make_a_row_each() -> None:
