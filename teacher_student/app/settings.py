@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hydra
@@ -12,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from teacher_student.app.composing import check_given
+from teacher_student.app.slips import as_written
 from teacher_student.arguments import ArgumentError, positive_integer, true_or_false
 
 _WHERE_AND_HOW = ("run_folder", "console")
@@ -39,7 +42,7 @@ def settings_from_config(config: DictConfig) -> Any:
             config=OmegaConf.to_yaml({name: part for name, part in config.items() if name not in _WHERE_AND_HOW}, resolve=True),
         )
     except HydraException as error:
-        raise ArgumentError(_root_cause(error)) from error
+        raise ArgumentError(_root_cause(error, config)) from error
     except (TypeError, OmegaConfBaseException) as error:
         raise ArgumentError(str(error)) from error
 
@@ -98,12 +101,25 @@ def _loader(config: DictConfig) -> Any:
     OmegaConf.set_struct(options, value=False)
     del options.data.label_private
     loader = hydra.utils.instantiate(options.data, _partial_=True)
+    names = [str(name) for name in config.data]
     inspect.signature(loader.func).bind_partial(*loader.args, **loader.keywords)  # a TypeError now, not after the folder is made
-    return loader if number is None else functools.partial(load_label_private, loader, number, config.seed)
+    whole = loader if number is None else functools.partial(load_label_private, loader, number, config.seed)
+    return functools.partial(_load, whole, names)
 
 
-def _root_cause(error: BaseException) -> str:
-    """Hydra wraps what a constructor raised; the user wants the innermost line."""
+def _load(loader: Callable[[], Any], names: Sequence[str]) -> Any:
+    try:
+        return loader()
+    except ArgumentError as error:
+        raise ArgumentError(as_written(str(error), "data", names)) from error
+
+
+def _root_cause(error: BaseException, config: DictConfig) -> str:
+    """Hydra wraps what a constructor raised; the user wants the innermost line, with settings named as in the config."""
+    section = re.search(r"full_key: ([\w.]+)", str(error))
     while error.__cause__ is not None:
         error = error.__cause__
-    return " ".join(str(error).split())
+    line = " ".join(str(error).split())
+    if section is None or not isinstance(tree := OmegaConf.select(config, section[1]), DictConfig):
+        return line
+    return as_written(line, section[1], [str(name) for name in tree])

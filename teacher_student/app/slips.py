@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from collections.abc import Sequence
 
@@ -66,6 +67,17 @@ def by_name(name: str, known: Sequence[str]) -> list[str]:
     """Return the known keys that are `name` or end with it, those of privacy first."""
     found = (key for key in known if name in (key, key.rpartition(".")[2]))
     return sorted(found, key=lambda key: (key != name, not key.startswith("privacy.")))
+
+
+def as_written(message: str, section: str, names: Sequence[str]) -> str:
+    """Return what a constructor says of its arguments with these named as on the command line.
+
+    >>> as_written("ranges of age must be two numbers", "data", ["ranges", "age"])
+    'data.ranges of age must be two numbers'
+    """
+    subject, must, rest = message.partition(" must ")
+    known = "|".join(map(re.escape, names))
+    return re.sub(rf"(?<![\w.])(?<!of )({known})(?![\w.])", rf"{section}.\1", subject) + must + rest if must else message
 
 
 def complain(error: Exception | str) -> None:

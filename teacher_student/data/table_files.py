@@ -89,7 +89,9 @@ def check_column(argument: str, table: Columns, name: object, file: str) -> None
     if not isinstance(name, str):
         raise ArgumentError(f"{argument} must be the name of a column, got {name!r}")
     if name not in table:
-        raise ArgumentError(f"{argument} must be a column of {file}, got {name!r}, which is missing; {_those_there(table, name)}")
+        raise ArgumentError(
+            f"{argument} must be a column of {file}, got {name!r}, which is missing from {_those_there(table, name)}"
+        )
 
 
 def _those_there(table: Columns, name: str) -> str:

@@ -17,11 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from teacher_student.arguments import ArgumentError, listed
+from teacher_student.arguments import ArgumentError, listed, positive_integer
 from teacher_student.data.dataset import Labels, PrivateDataset
+from teacher_student.data.identifiers import canonical_identifiers, refuse_duplicates
 from teacher_student.data.splits import public_split
 from teacher_student.data.table_encoding import TableEncoding
-from teacher_student.data.table_files import Columns, column, read_table_file
+from teacher_student.data.table_files import Columns, check_column, column, read_table_file
 
 
 def load_table(
@@ -62,34 +63,34 @@ def load_table(
     Raises:
         ArgumentError: a file, column, id, label or specification that cannot be used; one line that says which.
     """
-    for argument, value in (("label", label), ("id", id), ("user", user)):
-        if value is not None and not isinstance(value, str):
-            raise ArgumentError(f"{argument} must be the name of a column, got {value!r}")
     if (public is None) == (label_private is None):
         raise ArgumentError("public or label_private must be given (one of them): a public table, or how many records to query")
     private = read_table_file("path", path)
+    for argument, used in (("label", label), ("id", id), ("user", user)):
+        if used is not None:
+            check_column(argument, private, used, str(path))
     special = [used for used in (label, id, user) if used is not None]
     held_out = None if evaluation is None else read_table_file("evaluation", evaluation)
     open_table = private if public is None else read_table_file("public", public)  # label-private: the features are public
     encoding = _encoding(ranges, categories, open_table, special)
-    names = _class_names(classes, held_out if evaluation_public else None, label)
-    ids = None if id is None else _filled("id", id, private)
+    class_names = _class_names(classes, held_out if evaluation_public else None, label)
     features = encoding.encode("path", private)
     if label_private is None:
         queries = encoding.encode("public", open_table)
     else:
         neighbours = "label_only"
-        queries = features[public_split(len(features), label_private, split_seed)[0]]
+        number = positive_integer("label_private", label_private, maximum=len(features) - 1)
+        queries = features[public_split(len(features), number, split_seed)[0]]
     return PrivateDataset(
         name=Path(path).stem if name is None else name,
-        num_classes=len(names),
-        class_names=names,
+        num_classes=len(class_names),
+        class_names=class_names,
         private_features=features,
-        private_labels=_labels("path", private, label, names),
-        private_ids=ids,
+        private_labels=_labels("path", private, label, class_names),
+        private_ids=None if id is None else _ids(id, private),
         public_features=queries,
         evaluation_features=None if held_out is None else encoding.encode("evaluation", held_out),
-        evaluation_labels=None if held_out is None else _labels("evaluation", held_out, label, names),
+        evaluation_labels=None if held_out is None else _labels("evaluation", held_out, label, class_names),
         feature_names=encoding.feature_names,
         private_users=None if user is None else _filled("user", user, private),
         neighbours=neighbours,
@@ -124,6 +125,12 @@ def _class_names(classes: Sequence[object] | None, held_out: Columns | None, lab
     return tuple(sorted({str(cell) for cell in column("evaluation", held_out, label)}))
 
 
+def _ids(name: str, table: Columns) -> np.ndarray:
+    cells = _filled("id", name, table)
+    refuse_duplicates("id", canonical_identifiers("id", cells))
+    return cells
+
+
 def _filled(argument: str, name: str, table: Columns) -> np.ndarray:
     cells = column("path", table, name)
     empty = [row for row, cell in enumerate(cells, start=1) if cell is None or cell == ""]
@@ -141,5 +148,5 @@ def _labels(argument: str, table: Columns, label: str, names: tuple[str, ...]) -
     if unknown:
         row = unknown[0]
         shown = ", ".join(names[:20])
-        raise ArgumentError(f"{label} of {argument} must be one of {shown}; got {cells[row - 1]!r} in record {row}")
+        raise ArgumentError(f"{argument} must have one of {shown} in column {label!r}, got {cells[row - 1]!r} in record {row}")
     return np.array([position[cell] for cell in cells], dtype=np.int64)

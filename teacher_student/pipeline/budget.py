@@ -43,6 +43,15 @@ class BudgetSettings:
         if not self.ledger:
             raise ArgumentError("budget.ledger must be a file where budget.epsilon is given, got none")
 
+    def news(self) -> str:
+        """Return a line where the ledger is to be made: what was spent elsewhere is not in it."""
+        if not self.ledger or (path := Path(self.ledger).absolute()).exists():
+            return ""
+        return (
+            f"A new ledger: {path}. What was spent on the same data elsewhere is not in it; set TEACHER_STUDENT_LEDGER to a file "
+            "to have one for all folders."
+        )
+
     def open(self, dataset: str) -> Account | None:
         """Return the account of the data of this public name, its file and folder made if need be; None without a ledger."""
         if not self.ledger:

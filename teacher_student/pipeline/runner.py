@@ -191,6 +191,8 @@ def _warn(text: str, display: Display) -> None:
 
 
 def _open_account(settings: RunSettings, dataset: PrivateDataset, display: Display) -> Account | None:
+    if note := settings.budget.news():
+        display.say(note)
     account = settings.budget.open(settings.budget.dataset or dataset.name)
     if account is not None and (note := budget.recognise(account, dataset)):
         display.say(note)

@@ -42,12 +42,12 @@ class Augmentation:
     corruption: float = 0.3
 
     def __post_init__(self) -> None:
-        positive_integer("student.augmentation.shift", self.shift, minimum=0)
-        true_or_false("student.augmentation.flip", self.flip)
+        positive_integer("student.settings.augmentation.shift", self.shift, minimum=0)
+        true_or_false("student.settings.augmentation.flip", self.flip)
         for name in ("jitter", "rotation"):
-            number_at_least_zero(f"student.augmentation.{name}", getattr(self, name))
+            number_at_least_zero(f"student.settings.augmentation.{name}", getattr(self, name))
         for name in ("contrast", "cutout", "corruption"):
-            fraction_of_one(f"student.augmentation.{name}", getattr(self, name))
+            fraction_of_one(f"student.settings.augmentation.{name}", getattr(self, name))
 
 
 class Views(nn.Module):

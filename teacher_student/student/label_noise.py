@@ -36,7 +36,8 @@ def symmetric_noise(rate: float, num_classes: int) -> npt.NDArray[np.float32]:
         ArgumentError: a rate at which a label says nothing, or the opposite.
     """
     if not 0 <= rate < 1 - 1 / num_classes:
-        raise ArgumentError(f"student.label_noise must be below {1 - 1 / num_classes:.3g} for {num_classes} classes, got {rate}")
+        most = 1 - 1 / num_classes
+        raise ArgumentError(f"student.settings.label_noise must be below {most:.3g} for {num_classes} classes, got {rate}")
     matrix = np.full((num_classes, num_classes), rate / (num_classes - 1), dtype=np.float32)
     np.fill_diagonal(matrix, 1 - rate)
     return matrix
@@ -82,10 +83,10 @@ class LabelNoise(nn.Module):
     def __init__(self, noise: float | Sequence[Sequence[float]], num_classes: int) -> None:
         super().__init__()
         positive_integer("num_classes", num_classes, minimum=2, maximum=MOST_CLASSES)
-        known = checked_label_noise("student.label_noise", noise)
+        known = checked_label_noise("student.settings.label_noise", noise)
         rows = symmetric_noise(known, num_classes) if isinstance(known, float) else np.array(known, dtype=np.float32)
         if rows.shape != (num_classes, num_classes):
-            raise ArgumentError(f"student.label_noise must have {num_classes} rows, one for each class, got {len(rows)}")
+            raise ArgumentError(f"student.settings.label_noise must have {num_classes} rows, one for each class, got {len(rows)}")
         clean = np.array_equal(rows, np.eye(num_classes))
         self.register_buffer("transition", None if clean else torch.as_tensor(rows), persistent=False)
 

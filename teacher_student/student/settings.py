@@ -71,19 +71,19 @@ class StudentSettings:
     augmentation: Augmentation = dataclasses.field(default_factory=Augmentation)
 
     def __post_init__(self) -> None:
-        choice("student.unanswered", self.unanswered, UNANSWERED)
-        choice("student.method", self.method, METHODS)
+        choice("student.settings.unanswered", self.unanswered, UNANSWERED)
+        choice("student.settings.method", self.method, METHODS)
         for name in ("epochs", "batch_size", "rounds", "propagation_neighbours"):
-            positive_integer(f"student.{name}", getattr(self, name))
+            positive_integer(f"student.settings.{name}", getattr(self, name))
         for name in ("learning_rate", "temperature", "mixing", "radius"):
-            positive_number(f"student.{name}", getattr(self, name))
+            positive_number(f"student.settings.{name}", getattr(self, name))
         for name in ("weight_decay", "prior_precision", "propagation", "unlabeled_weight", "entropy_weight"):
-            _at_least_zero(f"student.{name}", getattr(self, name))
+            _at_least_zero(f"student.settings.{name}", getattr(self, name))
         for name in ("label_smoothing", "average_decay", "confidence", "ramp_up"):
-            fraction_of_one(f"student.{name}", getattr(self, name))
-        object.__setattr__(self, "label_noise", checked_label_noise("student.label_noise", self.label_noise))
+            fraction_of_one(f"student.settings.{name}", getattr(self, name))
+        object.__setattr__(self, "label_noise", checked_label_noise("student.settings.label_noise", self.label_noise))
         if self.propagation > 0 and self.label_noise != 0:
-            raise ArgumentError(f"student.label_noise must be 0 where labels are propagated, got {self.label_noise}")
+            raise ArgumentError(f"student.settings.label_noise must be 0 where labels are propagated, got {self.label_noise}")
         if self.method == "mean_teacher" and self.average_decay == 0:
             object.__setattr__(self, "average_decay", MEAN_TEACHER_DECAY)
 

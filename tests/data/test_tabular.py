@@ -116,12 +116,23 @@ def test_unusable_cells_take_public_constants(tables):
 
 
 BAD = {
-    "label column": ({"label": "ill"}, {}, "path must have a column 'ill', got the columns id, age, job, owner, sick"),
-    "id column": ({"id": "key"}, {}, "path must have a column 'key'"),
+    "misspelt label": (
+        {"label": "sik"},
+        {},
+        "^label must be a column of .*'sik', which is missing from .*; did you mean 'sick'?",
+    ),
+    "misspelt id": ({"id": "di", "ranges": None, "categories": None}, {}, "^id must be a column of .*'di', which is missing"),
+    "no name": ({"user": 3}, {}, "^user must be the name of a column, got 3"),
+    "label column": (
+        {"label": "ill"},
+        {},
+        r"^label must be a column of .*private\.csv, got 'ill', which is missing from the columns id, age, job, owner, sick$",
+    ),
+    "id column": ({"id": "key"}, {}, "^id must be a column of .*got 'key', which is missing"),
     "feature column": ({"ranges": {"height": [0, 1]}}, {}, "path must have a column 'height'"),
     "public column": ({}, {"public": "job\ncook\n"}, "public must have a column 'age', got the columns job"),
     "evaluation label": ({}, {"evaluation": "age,job\n1,cook\n"}, "evaluation must have a column 'sick'"),
-    "duplicate id": ({}, {"private": PRIVATE.replace("3,60", "17,60")}, "private_ids must not repeat, got '17' twice"),
+    "duplicate id": ({}, {"private": PRIVATE.replace("3,60", "17,60")}, "^id must not repeat, got '17' twice"),
     "empty id": (
         {},
         {"private": PRIVATE.replace("3,60", ",60")},
@@ -130,9 +141,13 @@ BAD = {
     "unknown label": (
         {},
         {"private": PRIVATE.replace("bob,no", "bob,maybe")},
-        "sick of path must be one of no, yes; got 'maybe' in record 3",
+        "path must have one of no, yes in column 'sick', got 'maybe' in record 3",
     ),
-    "unknown evaluated label": ({}, {"evaluation": EVALUATION.replace("yes", "?")}, "sick of evaluation must be one of no, yes"),
+    "unknown evaluated label": (
+        {},
+        {"evaluation": EVALUATION.replace("yes", "?")},
+        "evaluation must have one of no, yes in column 'sick'",
+    ),
     "absent file": ({"public": "absent.csv"}, {}, "public must be a readable table, got absent.csv: No such file"),
     "a folder": ({"evaluation": "."}, {}, "evaluation must end in .csv, .tsv or .parquet, got ."),
     "other suffix": ({"public": "table.xlsx"}, {}, "public must end in .csv, .tsv or .parquet"),
@@ -143,7 +158,7 @@ BAD = {
     "open quote": ({}, {"public": 'age,job\n1,"cook\n'}, "public must be a readable table"),
     "no public": ({"public": None}, {}, "public or label_private must be given"),
     "both": ({"label_private": 1}, {}, "public or label_private must be given"),
-    "too many queries": ({"public": None, "label_private": 3}, {}, "public points must be an integer from 1 to 2, got 3"),
+    "too many queries": ({"public": None, "label_private": 3}, {}, "^label_private must be an integer from 1 to 2, got 3"),
     "no classes": ({"classes": None, "evaluation": None}, {}, "classes must be the public list of labels, got None"),
     "private evaluation": (
         {"classes": None, "evaluation_public": False},

@@ -105,6 +105,15 @@ def test_the_same_records_under_another_name_are_pointed_out_to_the_keeper_alone
         assert not any(secret.encode() in file.read_bytes() for secret in secrets)
 
 
+def test_a_new_ledger_is_said_with_its_place(runs: Runs, tmp_path: Path, monkeypatch) -> None:
+    """Started in another folder, a run would not know what was spent; its keeper is told once for each ledger."""
+    monkeypatch.chdir(tmp_path)
+    assert f"A new ledger: {tmp_path}/runs/l.sqlite. " in BudgetSettings(ledger="runs/l.sqlite").news()
+    BudgetSettings(ledger="runs/l.sqlite").open("people")
+    assert BudgetSettings(ledger="runs/l.sqlite").news() == BudgetSettings().news() == ""
+    assert "A new ledger" not in runs.said
+
+
 def test_the_ledger_is_listed_and_exported(runs: Runs, capsys) -> None:
     session = Ledger(runs.ledger).entries()[0].session
     assert dispatch(["ledger", str(runs.ledger)]) == 0

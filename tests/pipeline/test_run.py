@@ -228,7 +228,7 @@ def test_a_relation_that_the_data_does_not_bear_out_is_refused(actual, claimed, 
 
 
 def test_label_noise_of_other_classes_is_refused_before_anything_is_spent(tmp_path):
-    with pytest.raises(ArgumentError, match=r"student\.label_noise must have 3 rows, one for each class, got 2"):
+    with pytest.raises(ArgumentError, match=r"student\.settings\.label_noise must have 3 rows, one for each class, got 2"):
         run(settings("student.settings.label_noise=[[0.9,0.1],[0.1,0.9]]"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

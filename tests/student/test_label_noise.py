@@ -78,5 +78,5 @@ def test_gradients_stay_finite_where_a_label_is_impossible_and_the_student_is_ce
 
 @pytest.mark.parametrize(("noise", "classes"), [(0.5, 2), (0.7, 3), (CYCLE, 2)])
 def test_noise_of_other_classes_or_beyond_use_is_refused(noise, classes):
-    with pytest.raises(ArgumentError, match=r"student\.label_noise must"):
+    with pytest.raises(ArgumentError, match=r"student\.settings\.label_noise must"):
         LabelNoise(noise, classes)

@@ -145,7 +145,7 @@ def test_a_matrix_composes_from_the_command_line():
 
 
 def test_an_unknown_method_names_the_known_ones():
-    with pytest.raises(ArgumentError, match=r"student\.method must be one of .*fixmatch.*; got 'fixmach'"):
+    with pytest.raises(ArgumentError, match=r"student\.settings\.method must be one of .*fixmatch.*; got 'fixmach'"):
         settings_from_config(compose("run", ["student.settings.method=fixmach"]))
 
 

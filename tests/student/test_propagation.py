@@ -70,9 +70,9 @@ def test_the_student_learns_what_was_propagated():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"propagation": -1.0}, "student.propagation"),
-        ({"propagation_neighbours": 0}, "student.propagation_neighbours"),
-        ({"propagation": 1.0, "label_noise": 0.1}, "student.label_noise"),
+        ({"propagation": -1.0}, "student.settings.propagation"),
+        ({"propagation_neighbours": 0}, "student.settings.propagation_neighbours"),
+        ({"propagation": 1.0, "label_noise": 0.1}, "student.settings.label_noise"),
     ],
 )
 def test_bad_settings(options, message):

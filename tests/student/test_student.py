@@ -121,12 +121,12 @@ def test_what_cannot_be_learned_from_is_one_line(changes, message):
     ],
 )
 def test_bad_settings_are_one_line(name, value):
-    with pytest.raises(ArgumentError, match=rf"student\.{name}|unanswered") as refusal:
+    with pytest.raises(ArgumentError, match=rf"student\.settings\.{name}|unanswered") as refusal:
         StudentSettings(**{name: value})
     assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(("name", "value"), [("shift", -1), ("flip", "no"), ("jitter", -0.1), ("cutout", 2), ("corruption", -1)])
 def test_bad_augmentations_are_one_line(name, value):
-    with pytest.raises(ArgumentError, match=rf"student\.augmentation\.{name}"):
+    with pytest.raises(ArgumentError, match=rf"student\.settings\.augmentation\.{name}"):
         Augmentation(**{name: value})
