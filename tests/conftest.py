@@ -10,6 +10,17 @@ import pytest
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # many tests start processes, and each would compile torch again
 
 
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports of runs within the test are written without their figures; fixtures that are shared by a module have them."""
+    from teacher_student.monitoring import plots
+
+    from .pictures import NONE
+
+    for name, instead in NONE.items():
+        monkeypatch.setattr(plots, name, instead)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_ledger_by_default() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:

@@ -19,6 +19,8 @@ from teacher_student.app.slips import PLUGINS, check_flags
 from teacher_student.benchmarks.command import read
 from teacher_student.benchmarks.teachers import CASES
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 FAST = [
     "experiment=blobs",
     "data.num_private=1200",

@@ -17,6 +17,8 @@ from teacher_student.app import configs
 from teacher_student.mechanisms import noisy_max
 from teacher_student.privacy import calibration
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SECTIONS = {part.splitlines()[0]: part for part in TEXT.split("\n## ")}
 FAST = [

@@ -10,6 +10,8 @@ import pytest
 
 from teacher_student.app import dispatch
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 
 def write(path: Path, columns: list[str], rows: list[list[object]]) -> None:
     with path.open("w", newline="") as stream:

@@ -64,6 +64,8 @@ def _figure(draw: Callable[..., None], *, width: float = WIDTH, height: float = 
     with rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         draw(*figure.subplots(rows, squeeze=False, sharex=True)[:, 0])
+        figure.draw_without_rendering()
+        figure.set_layout_engine(None)  # it is laid out now, once for all that it is drawn on
     return figure
 
 

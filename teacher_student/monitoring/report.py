@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,35 @@ class ReleasedFacts:
         scores = np.asarray(self.scores, dtype=np.float64)
         return scores[np.isfinite(scores)]
 
+    @functools.cached_property
+    def figures(self) -> dict[str, Figure]:
+        """The publishable figures by title; report and TensorBoard have the same."""
+        figures: dict[str, Figure] = {}
+        if self.labels is not None and self.cutoff is not None:
+            figures["Labels and what they cost"] = plots.spend(self.labels, self.cutoff)
+        if self.labels is not None and self.answered:
+            figures["Released labels by class"] = plots.released_classes(self.labels, self.class_names)
+        if self.scores is not None and self.answered:
+            name = "released score" if self.answers == "scores" else "share of the votes, with noise"
+            figures[f"Released {self.answers}"] = plots.histogram(self.finite_scores, name, self.answers)
+        if self.curve:
+            figures["The student's training loss"] = plots.curve(self.curve, "epoch", "mean loss (nats)")
+        if self.majority is not None:
+            shares = {"student": self.metrics["accuracy"], "majority class": self.majority}
+            figures["Accuracy on public evaluation data"] = plots.bars(shares, "accuracy")
+        if self.comparison:
+            title = "Labels to expect of each mechanism, from public sizes, where a clear lead is 90 percent of the teachers"
+            figures[title] = plots.comparison(
+                self.comparison,
+                "queries without a clear lead",
+                "labels to expect",
+                chosen=self.certificate["mechanism"],
+            )
+        if self.confusion is not None:
+            title = "Where the student is right: percent of each true class"
+            figures[title] = plots.confusion(self.confusion, self.class_names)
+        return figures
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrivateFacts:
@@ -93,61 +123,32 @@ class PrivateFacts:
     teacher_accuracy: npt.NDArray[np.float64] | None
     abstaining: int
 
+    @functools.cached_property
+    def figures(self) -> dict[str, Figure]:
+        """The figures that must stay private by title."""
+        figures = {
+            "Gap between first and second": plots.histogram(self.gaps, "lead of the winner (votes)", "queries"),
+            "Share of votes for the winner": plots.histogram(self.winners_share, "share of the votes", "queries", shares=True),
+            "Records per shard": plots.histogram(self.shard_sizes, "records of one teacher", "teachers"),
+        }
+        if self.teacher_accuracy is not None:
+            figures["Accuracy of single teachers"] = plots.histogram(self.teacher_accuracy, "accuracy", "teachers", shares=True)
+        return figures
+
 
 def _render(template: str, **values: object) -> str:
     environment = Environment(loader=PackageLoader("teacher_student.monitoring"), autoescape=True, undefined=StrictUndefined)
     return environment.get_template(template).render(palette=plots.PALETTE, **values)
 
 
-def released_figures(facts: ReleasedFacts) -> dict[str, Figure]:
-    """Return the publishable figures by title."""
-    figures: dict[str, Figure] = {}
-    if facts.labels is not None and facts.cutoff is not None:
-        figures["Labels and what they cost"] = plots.spend(facts.labels, facts.cutoff)
-    if facts.labels is not None and facts.answered:
-        figures["Released labels by class"] = plots.released_classes(facts.labels, facts.class_names)
-    if facts.scores is not None and facts.answered:
-        name = "released score" if facts.answers == "scores" else "share of the votes, with noise"
-        figures[f"Released {facts.answers}"] = plots.histogram(facts.finite_scores, name, facts.answers)
-    if facts.curve:
-        figures["The student's training loss"] = plots.curve(facts.curve, "epoch", "mean loss (nats)")
-    if facts.majority is not None:
-        shares = {"student": facts.metrics["accuracy"], "majority class": facts.majority}
-        figures["Accuracy on public evaluation data"] = plots.bars(shares, "accuracy")
-    if facts.comparison:
-        title = "Labels to expect of each mechanism, from public sizes, where a clear lead is 90 percent of the teachers"
-        figures[title] = plots.comparison(
-            facts.comparison,
-            "queries without a clear lead",
-            "labels to expect",
-            chosen=facts.certificate["mechanism"],
-        )
-    if facts.confusion is not None:
-        title = "Where the student is right: percent of each true class"
-        figures[title] = plots.confusion(facts.confusion, facts.class_names)
-    return figures
-
-
-def private_figures(facts: PrivateFacts) -> dict[str, Figure]:
-    """Return the figures that must stay private by title."""
-    figures = {
-        "Gap between first and second": plots.histogram(facts.gaps, "lead of the winner (votes)", "queries"),
-        "Share of votes for the winner": plots.histogram(facts.winners_share, "share of the votes", "queries", shares=True),
-        "Records per shard": plots.histogram(facts.shard_sizes, "records of one teacher", "teachers"),
-    }
-    if facts.teacher_accuracy is not None:
-        figures["Accuracy of single teachers"] = plots.histogram(facts.teacher_accuracy, "accuracy", "teachers", shares=True)
-    return figures
-
-
 def write_report(path: Path, facts: ReleasedFacts) -> None:
     """Write the publishable report to `path`."""
-    figures = {title: plots.svg(figure, title) for title, figure in released_figures(facts).items()}
+    figures = {title: plots.svg(figure, title) for title, figure in facts.figures.items()}
     path.write_text(_render("report.html.j2", facts=facts, certificate=facts.certificate, figures=figures), encoding="utf-8")
 
 
 def write_private_report(path: Path, facts: PrivateFacts) -> None:
     """Write the diagnostics that must stay private to `path`."""
-    figures = {title: plots.svg(figure, title) for title, figure in private_figures(facts).items()}
+    figures = {title: plots.svg(figure, title) for title, figure in facts.figures.items()}
     columns = list(dict.fromkeys(name for model in facts.models.values() for name in model))
     path.write_text(_render("private_report.html.j2", facts=facts, figures=figures, columns=columns), encoding="utf-8")

@@ -23,7 +23,7 @@ from torch.utils.tensorboard.summary import histogram, hparams, image, scalar
 
 from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.monitoring import plots
-from teacher_student.monitoring.report import PrivateFacts, ReleasedFacts, private_figures, released_figures
+from teacher_student.monitoring.report import PrivateFacts, ReleasedFacts
 
 POINTS = 200
 """Most points of a curve over the queries."""
@@ -65,7 +65,7 @@ def _released(facts: ReleasedFacts) -> Iterator[Step]:
         yield from _spend(facts.labels)
     if facts.scores is not None:
         yield 0, _histogram("release/scores", facts.finite_scores)
-    yield from _images(released_figures(facts))
+    yield from _images(facts.figures)
 
 
 def _spend(labels: npt.NDArray[np.int64]) -> Iterator[Step]:
@@ -84,7 +84,7 @@ def _private(facts: PrivateFacts) -> Iterator[Step]:
     yield 0, _histogram("shards/records", facts.shard_sizes)
     if facts.teacher_accuracy is not None:
         yield 0, _histogram("teachers/accuracy", facts.teacher_accuracy)
-    yield from _images(private_figures(facts))
+    yield from _images(facts.figures)
 
 
 def _histogram(tag: str, values: npt.NDArray[np.number]) -> Summary:

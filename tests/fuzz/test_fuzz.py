@@ -1,6 +1,6 @@
 """Whatever a public function is given, it returns or refuses in one line: no other error, no warning, no hang, nothing spent.
 
-The default suite tries some inputs for each door, always the same; `pytest tests/fuzz -m slow -s` tries over 20,000 and prints
+The default suite tries some inputs for each door, always the same; `pytest tests/fuzz -m slow -rP` tries over 20,000 and prints
 how many (`FUZZ_EXAMPLES`: inputs for each door of weight 1).
 """
 

@@ -18,6 +18,8 @@ from teacher_student.monitoring.console import Display
 from teacher_student.pipeline import BudgetSettings, RunResult, RunSettings, hard_labels, run, soft_labels, stages, verify_folder
 from teacher_student.pipeline.folder import open_run
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 FAST = [
     "experiment=blobs",
     "data.num_private=2500",

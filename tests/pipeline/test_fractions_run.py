@@ -16,6 +16,8 @@ from teacher_student.data import gaussian_blobs, shard_dataset
 from teacher_student.pipeline import RunSettings, load_student, run, verify_folder
 from teacher_student.pipeline.corrections import disbelief
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 
 def settings(*overrides: str) -> RunSettings:
     base = ["experiment=blobs", "mechanism=noisy_fraction", "data.num_private=2000", "data.num_public=300", "teachers.number=200"]

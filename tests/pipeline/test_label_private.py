@@ -13,6 +13,8 @@ from teacher_student.data import PrivateDataset, shard_dataset
 from teacher_student.pipeline import RunSettings, run, stages, verify_folder
 from teacher_student.pipeline.folder import RunFolder
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 KEY = b"0123456789abcdef0123456789abcdef"
 
 

@@ -12,6 +12,8 @@ from teacher_student.app import compose, settings_from_config
 from teacher_student.pipeline import RunSettings, hard_labels, query_rounds, run, verify_folder
 from teacher_student.student import ORDERS
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 
 def settings(*overrides: str) -> RunSettings:
     base = ["experiment=blobs", "data.num_private=3000", "data.num_public=200", "student.settings.epochs=3", "baselines=false"]

@@ -17,6 +17,8 @@ from teacher_student.pipeline import RunSettings, load_student, run, soft_labels
 from teacher_student.pipeline.folder import growing_array
 from teacher_student.student import predict_probabilities
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 FIGURES = {"accuracy", "brier score", "calibration error", "AUC"}
 
 
