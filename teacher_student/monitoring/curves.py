@@ -49,12 +49,12 @@ class TimelessCurves(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Write one event for each metric."""
+        """Write one event for each metric; not Lightning's count of epochs, which the HParams tab would show before accuracy."""
         if self._stream is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._stream = (self._folder / EVENTS_FILE).open("wb")
             self._write(Event(file_version="brain.Event:2"))
-        for tag, value in metrics.items():
+        for tag, value in ((tag, value) for tag, value in metrics.items() if tag != "epoch"):
             scalar = Summary(value=[Summary.Value(tag=tag, simple_value=float(value))])
             self._write(Event(wall_time=float(step or 0), step=step or 0, summary=scalar))
         self._stream.flush()

@@ -216,7 +216,9 @@ def _no_answer(folder: RunFolder, release: AnyRelease, settings: RunSettings, da
     certificate, asked = release.certificate, len(release.answered)
     advice = ""
     if answers_of(settings) is hard_labels:
-        advice = f" For other records: {remedy(certificate.parameters, hard_labels.sizes(settings, dataset))}"
+        advice = (
+            f" What would help a run on other records: {remedy(certificate.parameters, hard_labels.sizes(settings, dataset))}"
+        )
     return (
         f"{answers_of(settings).ANSWERS} must hold at least one answer for a student, got none of {asked:,}; epsilon "
         f"{certificate.epsilon:g} is spent, and {folder.private / 'report.html'} shows how far the teachers agreed.{advice}"

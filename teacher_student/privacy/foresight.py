@@ -31,14 +31,14 @@ def few_answers(parameters: Parameters, request: Request) -> str:
     caveat = f" (and about {wrong:,.0f} others)" if wrong >= 1 else ""
     return (
         f"expect only about {expected.agreeing:,.0f} labels that most teachers agree on{caveat}, of {request.num_queries:,} "
-        f"asked, even if 19 in 20 teachers agree. {remedy(parameters, request)}"
+        f"asked, even if 19 in 20 teachers agree. What would help: {remedy(parameters, request)}"
     )
 
 
 def remedy(parameters: Parameters, request: Request) -> str:
     """Return in plain words what would answer more: another mechanism, more teachers, a larger epsilon."""
     ways = [way for way in (_other_mechanism(parameters, request), _more_teachers(parameters, request)) if way]
-    return "What would help: " + "; ".join([*ways, "a larger epsilon"]) + "."
+    return "; ".join([*ways, "a larger epsilon"]) + "."
 
 
 def _other_mechanism(parameters: Parameters, request: Request) -> str:

@@ -3,6 +3,8 @@
 import dataclasses
 import itertools
 import re
+from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -119,6 +121,13 @@ def test_figures_follow_the_colours_of_the_page_and_never_shrink_below_14_pixels
     least = float(re.search(r"min-width: (\d+)px", text).group(1))
     assert STYLE["font.size"] * 96 / 72 * least / width >= 14
     assert 'aria-label="a &quot;title&quot;"' in text
+
+
+def test_the_picture_of_the_documentation_needs_nothing_from_elsewhere():
+    picture = (Path(__file__).parents[2] / "docs" / "way_of_the_data.svg").read_text(encoding="utf-8")
+    assert ElementTree.fromstring(picture).tag == "{http://www.w3.org/2000/svg}svg"
+    assert re.findall(r"https?://[^\s\"]+", picture) == ["http://www.w3.org/2000/svg"]
+    assert min(int(size) for size in re.findall(r"font-size[:=]\W*(\d+)", picture)) >= 15
 
 
 @pytest.mark.parametrize("number", [2, 10, 100])

@@ -64,7 +64,7 @@ def test_private_histograms_and_figures(folder):
 
 def test_nothing_private_is_published(events, folder):
     tags = {tag for kind in ("scalars", "images", "histograms") for tag in events.Tags()[kind]}
-    assert {tag.split("/")[0] for tag in tags} == {"student", "epoch", "evaluation", "release", "spend", "figures"}
+    assert {tag.split("/")[0] for tag in tags} == {"student", "evaluation", "release", "spend", "figures"}
     names = {path.name for path in (folder.release / "tensorboard").iterdir()}
     assert names == {"events.out.tfevents.student", "events.out.tfevents.release"}
     assert all(event.wall_time == event.step for tag in events.Tags()["scalars"] for event in events.Scalars(tag))
