@@ -177,7 +177,7 @@ def test_a_run_that_is_killed_at_every_stage_ends_as_an_uninterrupted_one(server
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_before_its_shards_are_kept_makes_others(server: Server, whole: Path) -> None:
-    server.ledger.unlink()
+    server.ledger.unlink(missing_ok=True)
     assert not server.run("early", point=POINTS["shards"])
     assert not (server.folder / "early" / "private" / "shards.json").exists()
     assert not server.run("early", point=POINTS["shards kept"])
