@@ -29,11 +29,11 @@ def optimizer_of(module: nn.Module, settings: TrainingSettings) -> torch.optim.O
 
 def plain_loop(network: Callable[[], nn.Module], features: Tensor, labels: Tensor, settings: TrainingSettings) -> None:
     """(a) A loop over preloaded tensors."""
-    module, size = network(), settings.batch_size
+    module, size = network().to(features.device), settings.batch_size
     optimizer = optimizer_of(module, settings)
     step = 0
     while step < settings.steps:
-        order = torch.randperm(len(labels))
+        order = torch.randperm(len(labels), device=labels.device)
         for first in range(0, max(1, len(labels) - size + 1), size):
             batch = order[first : first + size]
             optimizer.zero_grad()
@@ -52,7 +52,7 @@ def loader_of(features: Tensor, labels: Tensor, settings: TrainingSettings) -> D
 
 def loader_loop(network: Callable[[], nn.Module], features: Tensor, labels: Tensor, settings: TrainingSettings) -> None:
     """(b) A DataLoader and a loop."""
-    module, loader = network(), loader_of(features, labels, settings)
+    module, loader = network().to(features.device), loader_of(features, labels, settings)
     optimizer = optimizer_of(module, settings)
     batches = itertools.chain.from_iterable(itertools.repeat(loader))
     for values, targets in itertools.islice(batches, settings.steps):
@@ -84,7 +84,8 @@ def _fit(network: Callable[[], nn.Module], features: Tensor, labels: Tensor, set
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
-        trainer = lightning.Trainer(max_steps=settings.steps, max_epochs=-1, accelerator="cpu", **options)
+        options |= {"accelerator": "cpu" if features.device.type == "cpu" else "gpu", "devices": 1}
+        trainer = lightning.Trainer(max_steps=settings.steps, max_epochs=-1, **options)
         trainer.fit(One(network(), settings), loader_of(features, labels, settings))
 
 

@@ -39,6 +39,7 @@ def read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--teachers", nargs="+", type=int, default=[10, 250, 1000], help="numbers of teachers k")
     parser.add_argument("--samples", type=int, default=5, help="turns of every contender")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: this process's, for a busy machine")
+    parser.add_argument("--accelerator", choices=("cpu", "gpu"), default="cpu", help="of the part teachers, all contenders")
     parser.add_argument("--threads", type=int, help="threads of torch")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     return parser.parse_args(arguments)
@@ -88,10 +89,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
         "clock": options.clock,
+        "accelerator": options.accelerator,
     }
     if "teachers" in only:
         names = options.networks or list(teachers.CASES)
-        results["teachers"] = [teachers.compare(name, k, *turns) for name in names for k in options.teachers]
+        results["teachers"] = [teachers.compare(name, k, *turns, options.accelerator) for name in names for k in options.teachers]
         print_table(console, "Times faster than teachers one by one (baselines measured on one teacher)", results["teachers"])
     if "lightning" in only:
         results["lightning"] = [teachers.lightning(name, *turns) for name in options.networks or list(teachers.CASES)]

@@ -18,7 +18,16 @@ from teacher_student.aggregation.votes import count_votes
 from teacher_student.benchmarks.baselines import BASELINES
 from teacher_student.benchmarks.timing import interleaved, product, ratio
 from teacher_student.mechanisms import distance_to_instability
-from teacher_student.teachers import CNN, MLP, LogisticRegression, ResNet, TrainingSettings, predict_votes, train_teachers
+from teacher_student.teachers import (
+    CNN,
+    MLP,
+    LogisticRegression,
+    ResNet,
+    TeacherEnsemble,
+    TrainingSettings,
+    predict_votes,
+    train_teachers,
+)
 from teacher_student.teachers.chunk import ChunkTrainer, train_chunk
 from teacher_student.teachers.engines import initial_stack
 from teacher_student.teachers.records import ShardedRecords
@@ -62,36 +71,46 @@ def made(case: Case, teachers: int, k: int) -> tuple[Any, Any, Any, Any]:
     return features, labels, generator.permutation(len(labels)), np.arange(teachers + 1) * size
 
 
-def contenders(case: Case, k: int) -> Iterator[tuple[str, Callable[[], float]]]:
+def trained_of(case: Case, k: int, accelerator: str = "cpu") -> int:
+    """Teachers that a turn trains, of k. They bear all that is done once for k: the engine, its rehearsal, Lightning's start."""
+    images = len(case.shape) == 3
+    return k if accelerator == "gpu" else min(k, 4 if images else 120)
+
+
+def trained(case: Case, data: tuple[Any, Any, Any, Any], accelerator: str = "cpu", **changes: Any) -> TeacherEnsemble:
+    """Train teachers on `data`, with some settings changed."""
+    options = {"accelerator": accelerator, "devices": 1}
+    return train_teachers(*data, network=case.network, settings=replace(case.settings, **changes), trainer_options=options)
+
+
+def contenders(case: Case, k: int, accelerator: str) -> Iterator[tuple[str, Callable[[], float]]]:
     """Name every way of training; each call returns how many teachers it has trained."""
-    probe = train_teachers(*made(case, 1, k), network=case.network, settings=replace(case.settings, steps=1))
-    sequential = probe.engine.name == "sequential"
-    settings = case.settings
-    teachers = min(k, 4 if sequential else 120)
-    data = made(case, teachers, k)
+    data = made(case, trained_of(case, k, accelerator), k)
 
     def ours() -> float:
-        train_teachers(*data, network=case.network, settings=settings)
-        return teachers
+        return float(trained(case, data, accelerator).num_teachers)
 
     yield "ours", ours
-    size = RECORDS // k
-    features, labels = torch.from_numpy(data[0][:size]), torch.from_numpy(data[1][:size])
+    device, size = "cuda" if accelerator == "gpu" else "cpu", RECORDS // k
+    features, labels = torch.from_numpy(data[0][:size]).to(device), torch.from_numpy(data[1][:size]).to(device)
 
     def alone(train: Callable[..., None]) -> float:
-        train(case.network, features, labels, settings)
+        train(case.network, features, labels, case.settings)
+        if accelerator == "gpu":
+            torch.cuda.synchronize()
         return 1.0
 
     for name, train in BASELINES.items():
         yield name, partial(alone, train)
-    yield "product", product()
+    yield "product", product(device)
 
 
-def compare(name: str, k: int, samples: int, clock: str) -> dict[str, Any]:
+def compare(name: str, k: int, samples: int, clock: str, accelerator: str = "cpu") -> dict[str, Any]:
     """Return one row: ours against the four baselines."""
     case = CASES[name]
-    seconds = interleaved(dict(contenders(case, k)), samples, clock)
-    row: dict[str, Any] = {"network": name, "num_teachers": k, "teachers_per_second": 1 / statistics.median(seconds["ours"])}
+    seconds = interleaved(dict(contenders(case, k, accelerator)), samples, clock)
+    row: dict[str, Any] = {"network": name, "num_teachers": k, "trained": trained_of(case, k, accelerator)}
+    row["teachers_per_second"] = 1 / statistics.median(seconds["ours"])
     row |= {f"times_{baseline}": ratio(seconds[baseline], seconds["ours"]) for baseline in BASELINES}
     return row | {"product_share": case.operations() * ratio(seconds["product"], seconds["ours"])}
 
@@ -99,22 +118,21 @@ def compare(name: str, k: int, samples: int, clock: str) -> dict[str, Any]:
 def lightning(name: str, samples: int, clock: str, k: int = 250) -> dict[str, Any]:
     """Return what Lightning, the store and the progress cost over the bare engine on the same chunks, in percent."""
     case = CASES[name]
-    few = min(k, 4 if isinstance(case.network(), CNN | ResNet) else 120)
+    few = trained_of(case, k)
     data = made(case, few, k)
-    trained = train_teachers(*data, network=case.network, settings=replace(case.settings, steps=1))
+    ensemble = trained(case, data, steps=1)
     records = ShardedRecords.of(*data)
 
     def bare() -> float:
-        for number in range(trained.num_chunks):
-            shards = trained.shards_of(number)
+        for number in range(ensemble.num_chunks):
+            shards = ensemble.shards_of(number)
             chunk = records.chunk(shards.start, shards.stop, case.classes)
-            trainer = ChunkTrainer(trained.engine, chunk, 0, [0.0] * len(shards), case.settings)
+            trainer = ChunkTrainer(ensemble.engine, chunk, 0, [0.0] * len(shards), case.settings)
             train_chunk(trainer, initial_stack(case.network, case.settings, 0, shards))
         return few
 
     def whole() -> float:
-        train_teachers(*data, network=case.network, settings=case.settings)
-        return few
+        return float(trained(case, data).num_teachers)
 
     seconds = interleaved({"bare": bare, "lightning": whole}, samples, clock)
     percent = 100 * (ratio(seconds["lightning"], seconds["bare"]) - 1)
@@ -146,12 +164,12 @@ def counting(samples: int, clock: str, points: int = 1_000_000, teachers: int = 
 def votes(samples: int, clock: str) -> dict[str, Any]:
     """Votes per second of 250 MLPs on 2,000 points, against each teacher by itself."""
     case = CASES["mlp-784-128"]
-    ensemble = train_teachers(*made(case, 250, 250), network=case.network, settings=replace(case.settings, steps=1))
+    ensemble = trained(case, made(case, 250, 250), steps=1)
     points = np.random.default_rng(1).standard_normal((2_000, 784), dtype=np.float32)
     modules = [ensemble.teacher(j) for j in range(ensemble.num_teachers)]
 
     def ours() -> float:
-        return float(sum(block.size for block in predict_votes(ensemble, points)))
+        return float(sum(block.size for block in predict_votes(ensemble, points, trainer_options={"accelerator": "cpu"})))
 
     @torch.no_grad()
     def loop() -> float:
@@ -165,11 +183,9 @@ def growth(samples: int, clock: str) -> list[dict[str, Any]]:
     """Milliseconds per teacher as k grows on the same 60,000 records; linear growth keeps them level."""
     case = CASES["logistic-105-adam"]
     data = {k: made(case, k, k) for k in (100, 1_000, 10_000)}
-    settings = replace(case.settings, steps=50)
 
     def train(k: int) -> float:
-        train_teachers(*data[k], network=case.network, settings=settings)
-        return float(k)
+        return float(trained(case, data[k], steps=50).num_teachers)
 
     seconds = interleaved({str(k): partial(train, k) for k in data}, samples, clock)
     return [{"num_teachers": int(k), "ms_per_teacher": 1e3 * statistics.median(values)} for k, values in seconds.items()]

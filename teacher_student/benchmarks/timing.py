@@ -35,13 +35,15 @@ def ratio(slower: list[float], faster: list[float]) -> float:
     return statistics.median(one / other for one, other in zip(slower, faster, strict=True))
 
 
-def product() -> Callable[[], float]:
+def product(device: str = "cpu") -> Callable[[], float]:
     """Return work whose amount is floating-point operations: one large float32 matrix product."""
-    one, other = torch.randn(1536, 1536), torch.randn(1536, 1536)
+    one, other = torch.randn(1536, 1536, device=device), torch.randn(1536, 1536, device=device)
 
     def multiply() -> float:
         for _ in range(4):
             one @ other
+        if device != "cpu":
+            torch.cuda.synchronize()
         return 4 * 2.0 * 1536**3
 
     return multiply

@@ -183,7 +183,7 @@ def rehearse(engine: Engine, record: Tensor, device: torch.device) -> None:
     trainer = ChunkTrainer(engine, records, master_seed=0, decays=[0.0], settings=brief)
     stack = {name: value.detach().clone().unsqueeze(0) for name, value in engine.network.state_dict().items()}
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             trainer.train(stack)
     except Exception as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]

@@ -138,11 +138,11 @@ class ShardedRecords:
 
 
 def _tensor(name: str, value: object) -> Tensor:
-    """Wrap an array without a copy, one on disk (`np.memmap`) included; it is only ever read."""
+    """Wrap an array without a copy, one on disk (`np.memmap`) included; it is only ever read. A device's tensor is fetched."""
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*not writable", category=UserWarning)
-            return value if isinstance(value, Tensor) else torch.from_numpy(np.ascontiguousarray(value))
+            return value.detach().cpu() if isinstance(value, Tensor) else torch.from_numpy(np.ascontiguousarray(value))
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{name} must be an array of numbers, got {type(value).__name__}") from error
 

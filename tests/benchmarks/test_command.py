@@ -1,8 +1,15 @@
 """The benchmark runs and prints ratios; what they are is nobody's test."""
 
 import json
+from dataclasses import replace
+from functools import partial
 
+import pytest
+import torch
+
+from teacher_student.benchmarks import teachers
 from teacher_student.benchmarks.command import main
+from teacher_student.teachers import CNN, MLP, TrainingSettings
 
 
 def test_a_small_benchmark_writes_its_figures(tmp_path, capsys):
@@ -10,3 +17,34 @@ def test_a_small_benchmark_writes_its_figures(tmp_path, capsys):
     assert main(["--only", "mechanisms", "--samples", "1", "--out", str(out)]) == 0
     assert "mechanisms" in json.loads(out.read_text())
     assert "mechanisms" in capsys.readouterr().out
+
+
+SMALL = {
+    "mlp": teachers.Case(partial(MLP, 6, 3, (5,)), (6,), 3, TrainingSettings(steps=3)),
+    "cnn": teachers.Case(partial(CNN, (1, 8, 8), 3, filters=(3,), hidden=(5,)), (1, 8, 8), 3, TrainingSettings(steps=3)),
+}
+
+
+@pytest.mark.parametrize(
+    "accelerator",
+    [
+        "cpu",
+        pytest.param("gpu", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator")]),
+    ],
+)
+def test_teachers_are_compared_with_all_baselines(accelerator, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(teachers, "CASES", SMALL)
+    monkeypatch.setattr(teachers, "RECORDS", 400)
+    out = tmp_path / "figures.json"
+    command = ["--only", "teachers", "--teachers", "2", "10", "--samples", "1", "--accelerator", accelerator, "--out", str(out)]
+    assert main(command) == 0
+    rows = json.loads(out.read_text())["teachers"]
+    expected = [2, 4, 2, 4] if accelerator == "cpu" else [2, 10, 2, 10]
+    assert [row["trained"] for row in rows if row["network"] == "cnn"] == expected[:2]
+    assert all(row["product_share"] > 0 and row["times_default"] > 0 for row in rows)
+    assert "(d) default Lightning" in capsys.readouterr().out
+
+
+def test_operations_are_those_of_the_products():
+    case = replace(SMALL["mlp"], settings=TrainingSettings(steps=2, batch_size=8))
+    assert case.operations() == 2 * 8 * 2 * (2 * 6 * 5 + 3 * 5 * 3)  # no gradient of the inputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import nn
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.teachers import CNN, ResNet, ShiftAndFlip, TrainingSettings, group_normalized, predict_votes, train_teachers
+from teacher_student.teachers.engines.sequential import lay_out
 
 SHAPE, C = (2, 8, 8), 3
 NETWORKS = {
@@ -92,6 +94,27 @@ def test_convolutions_on_a_cpu_are_sequential_and_vote():
     assert (votes[:, 1] == -1).all()
     expected = ensemble.teacher(0)(torch.from_numpy(data[0])).argmax(1)
     np.testing.assert_array_equal(votes[:, 0], expected)
+
+
+def test_layouts_of_a_cpu_change_no_values():
+    network = CNN((1, 12, 12), C, filters=(6, 7), hidden=(5,)).double()
+    laid_out, images = copy.deepcopy(network), torch.randn(4, 1, 12, 12, dtype=torch.float64)
+    lay_out(laid_out)
+    layouts = {}
+    for place, layer in enumerate(laid_out):
+        layer.register_forward_hook(
+            lambda _, inputs, __, place=place: layouts.update({place: inputs[0].is_contiguous(memory_format=torch.channels_last)})
+        )
+    outputs = [module(images) for module in (network, laid_out)]
+    assert [layouts[place] for place in (0, 2, 3, 5)] == [True, True, False, True]  # convolution, pooling, 5 x 5 x 6, pooling
+    assert (outputs[0] - outputs[1]).abs().max() <= 1e-12
+    for output in outputs:
+        output.square().sum().backward()
+    for one, other in zip(network.parameters(), laid_out.parameters(), strict=True):
+        assert (one.grad - other.grad).abs().max() <= 1e-12 * one.grad.abs().max()
+    grouped = ResNet(SHAPE, C, blocks=(1,), widths=(4,))
+    lay_out(grouped)
+    assert not any(module._forward_pre_hooks for module in grouped.modules())
 
 
 def test_published_shape():

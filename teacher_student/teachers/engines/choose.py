@@ -109,8 +109,8 @@ def chunk_size(engine: Engine, settings: TrainingSettings, num_teachers: int, re
     """Return the number of teachers in flight: a function of public constants and of the machine, kept in the manifest.
 
     On a CPU parameters, gradients and momentum (3 tensors) and the batch, read and written, fill at most a quarter of the
-    last-level cache: beyond half of it cache misses eat the gain, and other processes want a share. On an accelerator at most a
-    third of its memory is filled.
+    last-level cache: beyond half of it cache misses eat the gain, and other processes want a share. On an accelerator parameters,
+    their gradients and copies, the batch, and all values kept for the backward pass with their gradients fill half its memory.
 
     Args:
         engine: the engine; a sequential one has one teacher in flight.
@@ -128,8 +128,26 @@ def chunk_size(engine: Engine, settings: TrainingSettings, num_teachers: int, re
     batch = settings.batch_size * record.numel()
     if device.type == "cuda":
         memory = torch.cuda.get_device_properties(device).total_memory
-        return max(1, min(num_teachers, int(memory / 3 / size / (6 * parameters + 20 * batch))))
+        kept = settings.batch_size * _kept_values(engine.network, record)
+        return max(1, min(num_teachers, int(memory / 2 / size / (6 * parameters + 4 * batch + 2 * kept))))
     return max(1, min(num_teachers, int(_last_level_cache() / 4 / size / (3 * parameters + 2 * batch))))
+
+
+def _kept_values(network: nn.Module, record: Tensor) -> int:
+    """Numbers that a forward pass on one record keeps for the backward pass, parameters aside: tried on zeros, on the CPU."""
+    tried = copy.deepcopy(network).cpu().train()
+    own = {tensor.data_ptr() for tensor in tried.parameters()}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        if tensor.data_ptr() not in own:
+            kept[tensor.data_ptr()] = tensor.numel()
+        return tensor
+
+    with torch.random.fork_rng(devices=[]), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        scores = tried(record.expand(2, *record.shape))  # normalisation by batches refuses a single record
+    kept[scores.data_ptr()] = scores.numel()
+    return sum(kept.values()) // 2
 
 
 def _last_level_cache() -> int:
