@@ -163,11 +163,19 @@ def test_a_run_and_its_verification(tmp_path, monkeypatch, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here"]
 
 
-def test_a_sweep_makes_a_folder_for_each_run(tmp_path, monkeypatch):
+def test_a_sweep_makes_a_folder_for_each_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    given = ["run_folder=sweep", "privacy.epsilon=1,3", "student.settings.epochs=2", "budget.ledger=kept/ledger.sqlite"]
+    given = [
+        "console=plain",
+        "run_folder=sweep",
+        "privacy.epsilon=1,3",
+        "student.settings.epochs=2",
+        "budget.ledger=kept/ledger.sqlite",
+    ]
     assert dispatch(["run", "-m", *FAST, *given]) == 0
     assert [entry.epsilon for entry in Ledger("kept/ledger.sqlite").entries()] == [1.0, 3.0]
+    printed = capsys.readouterr().out
+    assert printed.index("run 0 of the sweep: ") < printed.index("privacy.epsilon=1") < printed.index("run 1 of the sweep: ")
     assert {"0", "1"} <= {path.name for path in (tmp_path / "sweep").iterdir()}
     for number in "01":
         assert dispatch(["verify", f"sweep/{number}"]) == 0

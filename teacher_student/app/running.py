@@ -76,6 +76,8 @@ def _run_one(config: DictConfig) -> float | None:
     folder = Path(HydraConfig.get().runtime.output_dir if sweep else config.run_folder)
     try:
         display = Display(config.console)
+        if sweep:
+            display.say(f"run {HydraConfig.get().job.num} of the sweep: {' '.join(HydraConfig.get().overrides.task)}")
         settings = settings_from_config(config)
         from teacher_student.pipeline import run as run_pipeline
 

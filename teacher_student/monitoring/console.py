@@ -49,7 +49,7 @@ class Display:
         start = time.perf_counter()
         note = ""
         if self.mode == "rich":
-            with self._bar() as bar:
+            with self._bar(counted=total is not None) as bar:
                 task = bar.add_task(name, total=total, note="")
 
                 def advance(done: int, text: str = "") -> None:
@@ -70,14 +70,14 @@ class Display:
         if self.mode == "plain":
             self.console.print(f"{name:<12} {self.seconds[name]:7.1f} s  {note}".rstrip())
 
-    def _bar(self) -> Progress:
+    def _bar(self, *, counted: bool) -> Progress:
         return Progress(
             SpinnerColumn(finished_text="[green]✓"),
             TextColumn("{task.description:<12}"),
             BarColumn(bar_width=28),
-            MofNCompleteColumn(),
+            *([MofNCompleteColumn()] if counted else []),
             TimeElapsedColumn(),
-            TimeRemainingColumn(compact=True),
+            *([TimeRemainingColumn(compact=True)] if counted else []),
             TextColumn("{task.fields[note]}"),
             console=self.console,
         )

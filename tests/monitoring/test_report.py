@@ -195,4 +195,7 @@ def test_rich_display_shows_progress(capsys):
     display = Display("rich")
     with display.stage("teachers", total=3) as advance:
         advance(2, "two done")
-    assert "teachers" in capsys.readouterr().out
+    assert "/3" in capsys.readouterr().out
+    with display.stage("data") as advance:
+        advance(1, "500 points")
+    assert not re.search(r"\d/[\d?]", capsys.readouterr().out)  # nothing to count
