@@ -73,6 +73,7 @@ def test_without_ids_the_guarantee_is_replace_one(tables):
         (["data.label=pay"], "data.label must be a column of people.csv, got 'pay', which is missing from the columns"),
         (["data.label=pay"], "did you mean 'pays'?"),
         (["data.id=passport"], "data.id must be a column of people.csv, got 'passport', which is missing from"),
+        (["data.lable=pay"], "data.lable is not a setting, got 'data.lable=pay'; did you mean data.label?"),
         (["data.path=nobody.csv"], "data.path must be a readable table, got nobody.csv"),
         (["data.path=noise.csv"], "data.path must be a readable table, got noise.csv"),
         (["data.path=twice.csv"], "data.id must not repeat, got 'p1' twice"),
@@ -84,7 +85,7 @@ def test_without_ids_the_guarantee_is_replace_one(tables):
         (["student.settings.epochs=-1"], "student.settings.epochs must be"),
         (
             ["data.evaluation=odd.csv", "data.classes=[no,yes]"],
-            "data.evaluation must have one of no, yes in column 'pays', got 'never' in record 1",
+            "data.evaluation must have one of the classes no, yes in column 'pays', got 'never' in record 1",
         ),
         (["teachers.number=3001"], "teachers.number must be at most the number of records, got 3001"),
         (["data.id=null", "privacy.neighbours=add_remove"], "privacy.neighbours"),

@@ -75,9 +75,8 @@ class AccountStatement:
     def to_text(self, *, composed: bool = False) -> str:
         """Return the statement as lines."""
         relation = f" ({self.entries[0].neighbours})" if self.entries else ""
-        lines = [
-            f"{self.dataset}{relation}: {len(self.entries)} sessions, together epsilon {self.epsilon:.6g}, delta {self.delta:.3g}"
-        ]
+        sessions = "1 session" if len(self.entries) == 1 else f"{len(self.entries)} sessions"
+        lines = [f"{self.dataset}{relation}: {sessions}, together epsilon {self.epsilon:.6g}, delta {self.delta:.3g}"]
         if composed and (bound := self.composed()) is not None:
             lines.append(f"  had the list been fixed before the first of them: epsilon {bound:.6g} at delta {self.delta:.3g}")
         if self.budget is not None:

@@ -27,7 +27,8 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
 def check_given(config: DictConfig) -> None:
     """Refuse a config with a value that must be given and was not."""
     if missing := sorted(OmegaConf.missing_keys(config)):
-        raise ArgumentError(f"{missing[0]} must be given, got nothing; add {missing[0]}=VALUE")
+        added = " ".join(f"{key}=VALUE" for key in missing)
+        raise ArgumentError(f"{' and '.join(missing)} must be given, got nothing; add {added}")
 
 
 _NOT_PLAIN = ("defaults", "hydra", "mechanism")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra.errors import HydraException
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 
 def conf_folder() -> Path:
@@ -16,12 +19,16 @@ def conf_folder() -> Path:
     return inside if inside.is_dir() else package.parent / "conf"
 
 
-def known_keys(config_name: str) -> list[str]:
-    """Return every group and every dotted setting of a config as it is without overrides."""
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(conf_folder())):
-        tree = OmegaConf.to_container(hydra.compose(config_name), resolve=False)
+def known_keys(config_name: str, overrides: Sequence[str] = ()) -> list[str]:
+    """Return every group and every dotted setting of a config with the groups that `overrides` choose, as far as they can be."""
     groups = [folder.name for folder in conf_folder().iterdir() if folder.is_dir()]
-    return groups + list(dotted(tree))
+    chosen = [override for override in overrides if override.partition("=")[0] in groups]
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(conf_folder())):
+        try:
+            config = hydra.compose(config_name, chosen)
+        except (HydraException, OmegaConfBaseException, ValueError):
+            config = hydra.compose(config_name)
+    return groups + list(dotted(OmegaConf.to_container(config, resolve=False)))
 
 
 def dotted(tree: Any, prefix: str = "") -> list[str]:

@@ -28,7 +28,7 @@ def one_line(error: Exception, config_name: str, overrides: Sequence[str]) -> st
         if "group override must be a string" in text and (configs.conf_folder() / (key or ".")).is_dir():
             return _no_such_option(f"{key}/{value}", sorted(path.stem for path in (configs.conf_folder() / key).glob("*.yaml")))
         if key and (f"'{key}'" in text or f"'{override}'" in text):
-            if hint := meant(key, configs.known_keys(config_name)):
+            if hint := meant(key, configs.known_keys(config_name, overrides)):
                 return f"{key} is not a setting, got {override!r}{hint}"
             if "Could not override" in text:
                 return f"{key} is not a setting, got {override!r}; see teacher-student run --cfg job for those that are"

@@ -58,9 +58,9 @@ def predict(arguments: Sequence[str]) -> int:
     from teacher_student.pipeline import predict_file
 
     folders = [argument for argument in arguments if "=" not in argument and not argument.startswith("-")]
+    config = compose_whole("predict", [argument for argument in arguments if argument not in folders])
     if len(folders) != 1:
         raise ArgumentError(f"predict must be given one run or release folder, got {len(folders)}")
-    config = compose_whole("predict", [argument for argument in arguments if argument not in folders])
     print(predict_file(folders[0], table=config.table, out=config.out, id=config.id))
     return 0
 

@@ -127,7 +127,7 @@ class TableEncoding:
 def _too_many(name: str, values: list[str]) -> str:
     odd = [value for value in values if value not in PLACEHOLDERS and not math.isfinite(as_number(value))]
     if 2 * len(odd) < len(values):
-        return f"ranges must be declared for {name!r}, got {odd[0]!r} among its numbers; say {{{name}: [low, high]}} or mend it"
+        return f"public must have numbers in column {name!r}, got {odd[0]!r} among them; leave such cells empty"
     return (
         f"categories must be declared for {name!r}, got {len(values)} values in the public table; if it is no feature, list "
         "those that are in ranges and categories"

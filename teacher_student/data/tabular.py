@@ -148,5 +148,7 @@ def _labels(argument: str, table: Columns, label: str, names: tuple[str, ...]) -
     if unknown:
         row = unknown[0]
         shown = ", ".join(names[:20])
-        raise ArgumentError(f"{argument} must have one of {shown} in column {label!r}, got {cells[row - 1]!r} in record {row}")
+        raise ArgumentError(
+            f"{argument} must have one of the classes {shown} in column {label!r}, got {cells[row - 1]!r} in record {row}"
+        )
     return np.array([position[cell] for cell in cells], dtype=np.int64)

@@ -81,4 +81,7 @@ def recognise(account: Account, dataset: PrivateDataset) -> str:
     if not others:
         return ""
     names = ", ".join(map(repr, others))
-    return f"Private note: the records of {account.dataset!r} were charged as {names} too; what was spent there adds to this."
+    return (
+        f"Private note: the records of {account.dataset!r} were charged as {names} too; what was spent there adds to this. "
+        "budget.dataset=NAME charges runs on them to one account."
+    )

@@ -114,7 +114,8 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
                 parameters = check(settings, dataset)
                 _check_budget(settings, dataset, parameters, path)
         ranks.agree("public points", digest(dataset.public_features) if ranks.several else "")
-        advance(1, f"{len(dataset.public_features):,} public points")
+        columns = f" of {len(dataset.feature_names):,} columns" if dataset.feature_names else ""
+        advance(1, f"{len(dataset.public_features):,} public points{columns}")
     if ranks.first and answers_of(settings) is hard_labels:
         _warn(few_answers(parameters, hard_labels.sizes(settings, dataset)), display)
     path = Path(ranks.from_first(str(path.absolute()))) if ranks.several else path

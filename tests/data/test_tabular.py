@@ -141,12 +141,12 @@ BAD = {
     "unknown label": (
         {},
         {"private": PRIVATE.replace("bob,no", "bob,maybe")},
-        "path must have one of no, yes in column 'sick', got 'maybe' in record 3",
+        "path must have one of the classes no, yes in column 'sick', got 'maybe' in record 3",
     ),
     "unknown evaluated label": (
         {},
         {"evaluation": EVALUATION.replace("yes", "?")},
-        "evaluation must have one of no, yes in column 'sick'",
+        "evaluation must have one of the classes no, yes in column 'sick'",
     ),
     "absent file": ({"public": "absent.csv"}, {}, "public must be a readable table, got absent.csv: No such file"),
     "a folder": ({"evaluation": "."}, {}, "evaluation must end in .csv, .tsv or .parquet, got ."),
@@ -198,6 +198,17 @@ def test_public_text_with_too_many_values_must_be_declared(tables):
     folder = tables(public="job\n" + "\n".join(f"job {number}" for number in range(101)))
     with pytest.raises(ArgumentError, match="categories must be declared for 'job', got 101 values"):
         load(folder, ranges=None, categories=None)
+
+
+def test_numbers_of_which_some_are_missing_stay_numbers(tables):
+    """Tables say in many ways that a number is missing; such a column is no text column."""
+    public = "age,job\n30,cook\nNA,smith\n,cook\n70,?\nnan,cook\n"
+    data = load(tables(public=public), ranges=None, categories=None)
+    assert data.feature_names == ("age", "job=?", "job=cook", "job=smith")
+    assert data.public_features[:, 0].tolist() == [0, 0.5, 0.5, 1, 0.5]
+    many = "age,job\n" + "".join(f"{age},cook\n{age}.5,smith\n" for age in range(60)) + "old,cook\n"
+    with pytest.raises(ArgumentError, match=r"^public must have numbers in column 'age', got 'old' among them; leave such"):
+        load(tables(public=many), ranges=None, categories=None)
 
 
 def test_tab_separated_tables_and_byte_order_marks(tables):
