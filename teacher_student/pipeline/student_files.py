@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 from safetensors import SafetensorError
 from safetensors import numpy as arrays_in_files
@@ -54,7 +55,8 @@ def save_student(
     }
     if encoding is not None:
         description["encoding"] = description_of(encoding)
-        if arrays := encoding.arrays():
+        # safetensors writes an array's memory as it lies: a transposed one would come back as other numbers
+        if arrays := {name: np.ascontiguousarray(array) for name, array in encoding.arrays().items()}:
             _publish(release_folder / ARRAYS, lambda path: arrays_in_files.save_file(arrays, path))
     state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
     _publish(release_folder / WEIGHTS, lambda path: save_file(state, path))
