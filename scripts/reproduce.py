@@ -1,7 +1,7 @@
 """Reproduce the README's tables of students: mechanisms on the same teachers, over public splits with fresh shards and noise.
 
 uv run scripts/reproduce.py                                  # UCI Adult: all methods, five budgets, eight splits
-uv run scripts/reproduce.py --table digits                   # scikit-learn's digits, ten classes
+uv run scripts/reproduce.py --table digits                   # scikit-learn's digits, ten classes; or mnist5000
 uv run scripts/reproduce.py --splits 10 --only stability corrected --epsilons 1 2
 uv run scripts/reproduce.py --table published                # labels from the published vote counts (scripts/mechanism_table.py)
 
@@ -85,7 +85,40 @@ CROWDS = {
     4.0: ("teachers.number=1000", "data.components=60", "correction.rounds=8"),
 }
 """Noise is the smaller against more votes; where it hardly matters, fewer teachers see more records and columns each."""
-DIGITS = ("experiment=digits",)
+FEWER = ("data.components=null", "teachers.number=100", "teachers.training.steps=200", "teachers.training.batch_size=16")
+"""What hard labels want of images: fewer teachers, of ten or more images each, that see all pixels."""
+SPARSE = (
+    "queries.order=random",
+    "student.settings.propagation=0",
+    "student.settings.method=virtual_adversarial",
+    "student.settings.entropy_weight=0.3",
+    "+student.settings.prior_precision=5.0",
+)
+"""What a few hard labels want of a student."""
+NEIGHBOUR = (
+    "learner=sklearn",
+    "learner.estimator._target_=sklearn.neighbors.KNeighborsClassifier",
+    "~learner.estimator.max_depth",
+    "+learner.estimator.n_neighbors=1",
+    "learner.num_workers=1",
+)
+"""Teachers without a gradient: whatever is nearest."""
+
+
+def images(experiment: str) -> tuple[Method, ...]:
+    """Return the rows of a small image set."""
+    few = (f"experiment={experiment}",)
+    hard, asked = (*few, "mechanism=exponential", *FEWER), asking(20, 30, 50, 80, 100)
+    return (
+        Method("few_votes", few),
+        Method("few_votes, nearest neighbour", (*few, *NEIGHBOUR)),
+        Method("noisy_fraction", (*few, "mechanism=noisy_fraction", "teachers.number=200")),
+        Method("exponential", hard, SPARSE, asked),
+        Method("gnmax", hard, ("mechanism=gnmax", *SPARSE), asked),
+        Method("lnmax", hard, ("mechanism=lnmax", *SPARSE), asked),
+        Method("stability", hard, ("mechanism=stability", *SPARSE), halting(3, 3, 3, 5, 10)),
+    )
+
 
 TABLES = {
     "adult": (
@@ -96,14 +129,17 @@ TABLES = {
         Method("noisy_fraction", CORRECTED, ("correction.rounds=0",)),
         Method("corrected", CORRECTED, (), {}, CROWDS),
     ),
-    "digits": (
-        Method("stability", DIGITS, ("mechanism=stability",), halting(3, 3, 3, 5, 10)),
-        Method("gnmax", DIGITS, ("mechanism=gnmax",), asking(20, 30, 50, 80, 100)),
-        Method("lnmax", DIGITS, ("mechanism=lnmax",), asking(20, 30, 50, 80, 100)),
-        Method("exponential", DIGITS, ("mechanism=exponential",), asking(20, 30, 50, 80, 100)),
-        Method("noisy_fraction", DIGITS, ("mechanism=noisy_fraction", "queries.order=file"), asking(20, 50, 100, 200, 400)),
-    ),
+    "digits": images("digits"),
+    "mnist5000": images("mnist5000"),
 }
+
+
+PEERS: dict[str, dict[str, Any]] = {
+    "adult": {},
+    "digits": {"learning_rate": 4.0, "clip": 0.3, "epochs": 80},
+    "mnist5000": {"learning_rate": 4.0, "clip": 0.3, "epochs": 80},
+}
+"""Of DP-SGD: on digits, of rates from 2 to 8, clips of 0.3 and 1 and 20 to 80 epochs, the best at epsilon 2."""
 
 
 def settings_of(method: Method, epsilon: float, split: int) -> RunSettings:
@@ -156,8 +192,8 @@ def _peers(table: str, asked: Asked, settings: RunSettings, epsilons: tuple[floa
     figures = baselines(asked.dataset, answers.noiseless_targets(counts, settings), settings)
     for name in ("student of noiseless labels", "non-private model"):
         yield {"method": name, "epsilon": None, "accuracy": figures[name]["accuracy"]}
-    for epsilon in epsilons if table == "adult" else ():
-        model = fit_dp_sgd(asked.dataset, epsilon, 1e-5, seed=split)
+    for epsilon in epsilons:
+        model = fit_dp_sgd(asked.dataset, epsilon, 1e-5, seed=split, **PEERS[table])
         yield {"method": "DP-SGD (Opacus)", "epsilon": epsilon, "accuracy": judge(model, asked.dataset).metrics["accuracy"]}
 
 

@@ -57,5 +57,5 @@ def test_a_small_table(reproduce, tmp_path, monkeypatch, capsys):
     reproduce.main()
     table = capsys.readouterr().out
     assert "| exponential | " in table
-    assert len(json.loads((tmp_path / "digits.json").read_text())) == 6
+    assert len(json.loads((tmp_path / "digits.json").read_text())) == 8
     assert (tmp_path / "digits.png").stat().st_size > 10_000
