@@ -34,8 +34,7 @@ PALETTE = {
 LINES = ("#2f80c2", "#c0621f", "#2c8a4b", "#cf4a4a", "#8d6cc9", "#9b6b4a", "#c4569b", "#7f8020")
 """Colours of lines, at least 3 to 1 against a light and a dark page."""
 STYLE: Any = {
-    "font.size": 12,
-    "axes.labelsize": 12,
+    "font.size": 9,
     "axes.edgecolor": SOFT,
     "axes.labelcolor": INK,
     "axes.spines.top": False,
@@ -47,7 +46,9 @@ STYLE: Any = {
     "svg.hashsalt": "teacher-student",
     "svg.fonttype": "path",
 }
-"""Matplotlib settings of every figure of ours, in reports and in notebooks."""
+"""Matplotlib settings of every figure of ours; its text is of the size that papers have."""
+REPORT: Any = STYLE | {"font.size": 12}
+"""Those of figures on a screen."""
 
 WIDTH, HEIGHT = 4.0, 2.9
 """Natural size of a figure in inches: 384 x 278 CSS pixels."""
@@ -61,7 +62,7 @@ _SHARES = FuncFormatter(lambda share, _: f"{100 * share:g} %")
 
 
 def _figure(draw: Callable[..., None], *, width: float = WIDTH, height: float = HEIGHT, rows: int = 1) -> Figure:
-    with rc_context(STYLE):
+    with rc_context(REPORT):
         figure = Figure(figsize=(width, height), layout="constrained")
         draw(*figure.subplots(rows, squeeze=False, sharex=True)[:, 0])
         figure.draw_without_rendering()
@@ -75,7 +76,7 @@ def svg(figure: Figure, title: str) -> str:
     It is never shrunk below 90 % of its natural width, at which its text is 14 pixels high.
     """
     buffer = io.StringIO()
-    with rc_context(STYLE):
+    with rc_context(REPORT):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     for name, (light, _) in PALETTE.items():
@@ -91,7 +92,7 @@ def pixels(figure: Figure) -> npt.NDArray[np.uint8]:
     """Return a figure as (height, width, 3) pixels."""
     figure.set_dpi(150)
     canvas = FigureCanvasAgg(figure)
-    with rc_context(STYLE):
+    with rc_context(REPORT):
         canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
@@ -118,7 +119,7 @@ def spend(labels: npt.NDArray[np.int64], cutoff: int | None) -> Figure:
             lower.set_ylim(0, 1.5 * cutoff)
         lower.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         lower.xaxis.set_major_formatter(_THOUSANDS)
-        lower.set_xlabel("queries asked" + (" until the session halted" if len(halted) else ""))
+        lower.set_xlabel("queries until the session halted" if len(halted) else "queries asked")
 
     return _figure(draw, height=3.8, rows=2)
 

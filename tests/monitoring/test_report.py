@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from teacher_student.monitoring.console import Display
-from teacher_student.monitoring.plots import LINES, PALETTE, STYLE, confusion, spend, svg
+from teacher_student.monitoring.plots import LINES, PALETTE, REPORT, confusion, spend, svg
 from teacher_student.monitoring.report import PrivateFacts, ReleasedFacts, write_private_report, write_report
 
 CERTIFICATE = {
@@ -119,7 +119,7 @@ def test_figures_follow_the_colours_of_the_page_and_never_shrink_below_14_pixels
     assert not any(light in text for light, _ in PALETTE.values())
     width = float(re.search(r'width="([\d.]+)pt"', text).group(1)) * 96 / 72  # CSS pixels
     least = float(re.search(r"min-width: (\d+)px", text).group(1))
-    assert STYLE["font.size"] * 96 / 72 * least / width >= 14
+    assert REPORT["font.size"] * 96 / 72 * least / width >= 14
     assert 'aria-label="a &quot;title&quot;"' in text
 
 
