@@ -70,7 +70,7 @@ class PublicProjection:
         components = positive_integer("components", components, maximum=min(points.shape))
         mean = points.mean(axis=0, dtype=np.float64)
         centred = points.astype(np.float64) - mean
-        power = fraction_of_one("whiten", float(whiten))
+        power = fraction_of_one("whiten", whiten)
         spread = deviations(centred, scale) if scale is not None else np.ones(centred.shape[1])
         _, singular, rows = np.linalg.svd(centred / spread, full_matrices=False)
         kept = rows[:components]

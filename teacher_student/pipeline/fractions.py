@@ -31,7 +31,7 @@ from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Teachers, make_shards, train
 from teacher_student.privacy import Parameters
 from teacher_student.student import Student, Targets, correct_student
-from teacher_student.teachers import nearest_points
+from teacher_student.teachers.nearest import nearest_points
 
 ANSWERS = "fractions"
 MECHANISM = "noisy_fraction"

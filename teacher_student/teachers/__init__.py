@@ -2,7 +2,7 @@
 
 `train_teachers` takes private records and their shards and returns a `TeacherEnsemble`; `predict_votes` yields its votes on
 public points, (points, num_teachers) int16 a block at a time, -1 where a teacher abstains. `predict_scores` yields their
-probabilities instead, for soft labels; `nearest_points` says on which points a teacher had better vote.
+probabilities instead, for soft labels.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from teacher_student.teachers.augment import ShiftAndFlip
     from teacher_student.teachers.learners import LearnerEnsemble, check_learner, train_learners
     from teacher_student.teachers.module import TeacherEnsemble
-    from teacher_student.teachers.nearest import nearest_points
     from teacher_student.teachers.networks import MLP, LogisticRegression
     from teacher_student.teachers.scores import predict_scores
     from teacher_student.teachers.settings import TrainingSettings
@@ -35,7 +34,6 @@ _HOMES = {
     "check_training": "teacher_student.teachers.training",
     "group_normalized": "teacher_student.teachers.vision",
     "load_teachers": "teacher_student.teachers.training",
-    "nearest_points": "teacher_student.teachers.nearest",
     "predict_scores": "teacher_student.teachers.scores",
     "predict_votes": "teacher_student.teachers.training",
     "train_learners": "teacher_student.teachers.learners",
@@ -55,7 +53,6 @@ __all__ = [
     "check_training",
     "group_normalized",
     "load_teachers",
-    "nearest_points",
     "predict_scores",
     "predict_votes",
     "train_learners",

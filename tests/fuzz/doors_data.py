@@ -171,6 +171,18 @@ DATA = {
     "fingerprint_records": Door(
         data.fingerprint_records, {"dataset": st.just(dataset()), "key": KEY}, weight=0.3, kept=("dataset",)
     ),
+    "project": Door(
+        data.project,
+        {
+            "dataset": st.just(dataset()),
+            "components": st.sampled_from([None, 1, 2]),
+            "whiten": st.sampled_from([0.0, 0.5, 1]),
+            "scale": st.sampled_from([None, 0.01]),
+            "student_columns": st.booleans(),
+        },
+        weight=0.3,
+        kept=("dataset",),
+    ),
     "load_digits": Door(
         data.load_digits, {"num_private": integers(1, 900), "num_public": integers(1, 400), **IMAGES}, weight=0.2
     ),

@@ -7,7 +7,7 @@ import pytest
 
 from teacher_student.aggregation.votes import keep_allowed
 from teacher_student.arguments import ArgumentError
-from teacher_student.teachers import nearest_points
+from teacher_student.teachers.nearest import nearest_points
 
 RNG = np.random.default_rng(0)
 RECORDS = RNG.standard_normal((500, 2, 3)).astype(np.float32)
