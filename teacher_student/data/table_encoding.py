@@ -144,12 +144,12 @@ def _text(cell: object, values: Container[str]) -> str:
     if _missing(cell):
         return ""
     text = str(cell)
-    whole = isinstance(cell, float) and cell.is_integer() and text not in values
+    whole = isinstance(cell, float | np.floating) and cell.is_integer() and text not in values
     return str(int(cell)) if whole else text  # type: ignore[call-overload]
 
 
 def _missing(cell: object) -> bool:
-    return cell is None or cell == "" or (isinstance(cell, float) and math.isnan(cell))
+    return cell is None or (isinstance(cell, str) and not cell) or (isinstance(cell, float | np.floating) and math.isnan(cell))
 
 
 def as_number(cell: object) -> float:

@@ -67,7 +67,7 @@ def load_table(
         raise ArgumentError("public or label_private must be given (one of them): a public table, or how many records to query")
     private = read_table_file("path", path)
     for argument, used in (("label", label), ("id", id), ("user", user)):
-        if used is not None:
+        if used is not None or argument == "label":
             check_column(argument, private, used, str(path))
     special = [used for used in (label, id, user) if used is not None]
     held_out = None if evaluation is None else read_table_file("evaluation", evaluation)

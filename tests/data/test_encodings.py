@@ -38,6 +38,16 @@ def test_a_table_encoding_survives_its_description():
     assert encoded[:, 2:].tolist() == [[0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 1], [0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1]]
 
 
+def test_any_object_may_stand_in_a_cell():
+    """Cells of frames and of Parquet are not only text and numbers; some of them cannot even be compared."""
+    pandas = pytest.importorskip("pandas")
+    cells = [pandas.NA, pandas.NaT, np.zeros(2), [1], b"1", np.float32(2), np.float64("nan"), np.int8(2), True]
+    encoding = TableEncoding.declared({"age": [0, 4]}, {"grade": [1, 2]})
+    encoded = encoding.encode("table", columns_of("table", [{"age": cell, "grade": cell} for cell in cells]))
+    assert encoded[:, 2].tolist() == [0, 0, 0, 0, 0, 1, 0, 1, 0]
+    assert encoded[:, 0].tolist() == [0.5, 0.5, 0.5, 0.5, 0.25, 0.5, 0.5, 0.5, 0.25]
+
+
 def test_what_is_not_as_it_should_be_is_counted():
     assert ODD.remarks(columns_of("table", ROWS)) == [
         "größe: 3 cells are no number, taken as the middle of -1e-07 to 1e+22",

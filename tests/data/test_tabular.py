@@ -122,6 +122,7 @@ BAD = {
         "^label must be a column of .*'sik', which is missing from .*; did you mean 'sick'?",
     ),
     "misspelt id": ({"id": "di", "ranges": None, "categories": None}, {}, "^id must be a column of .*'di', which is missing"),
+    "no label": ({"label": None}, {}, "^label must be the name of a column, got None"),
     "no name": ({"user": 3}, {}, "^user must be the name of a column, got 3"),
     "label column": (
         {"label": "ill"},

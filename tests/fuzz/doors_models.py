@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
 from teacher_student import pipeline, privacy, student, teachers
+from teacher_student.data.table_encoding import TableEncoding
+from teacher_student.pipeline.student_files import save_student
 
+from .doors_data import tables
 from .doors_privacy import BUDGET, MECHANISM, PARAMETERS
 from .strategies import DELTA, EPSILON, ODD, OPTION, SHARE, Door, integers
 
@@ -117,6 +120,17 @@ def in_a_folder(function, **files):
             return function(**given)
 
     return call
+
+
+def predicted(text, **given):
+    """A table of the text, asked of a published student."""
+    encoding = TableEncoding.declared({"age": [0, 100]}, {"job": ["a", "b"]})
+    described = {"class_names": ["no", "yes"], "feature_names": encoding.feature_names, "encoding": encoding}
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path("people.csv").write_bytes(text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogatepass"))
+        network = student.Standardized(NETWORK(), (3,))
+        save_student(Path(), network, partial(teachers.MLP, hidden=(4,)), shape=(3,), **described)
+        return pipeline.predict_file(**given)
 
 
 CONTENT = st.one_of(
@@ -306,6 +320,17 @@ PIPELINE = {
         {"content": CONTENT, "folder": st.just(Path())},
         weight=0.4,
         kept=("folder",),
+    ),
+    "predict_file": Door(
+        predicted,
+        {
+            "text": tables(),
+            "folder": st.just("."),
+            "table": st.just("people.csv"),
+            "out": st.just("predictions.csv"),
+            "id": st.sampled_from([None, "person"]),
+        },
+        weight=0.4,
     ),
     "load_student": Door(
         in_a_folder(pipeline.load_student, names=["student.yaml", "student.safetensors"]),
