@@ -86,7 +86,8 @@ def targets_from_scores(
         ArgumentError: scores outside [0, 1], or a release without a single answer.
     """
     positive_integer("seed", seed, minimum=0)
-    table = floats("scores", scores).astype(np.float32)
+    with np.errstate(over="ignore"):  # what is too large for a float is refused as infinite below
+        table = floats("scores", scores).astype(np.float32)
     choice("unanswered", unanswered, UNANSWERED)
     if table.ndim == 1:
         table = np.stack([np.full_like(table, np.nan), table], axis=1)

@@ -68,7 +68,9 @@ def test_paid_non_answers_of_scores_follow_the_setting():
         assert targets.probabilities[1].max() == (1 if unanswered == "random" else 0.5)
 
 
-@pytest.mark.parametrize("scores", [[1.1, 0.5], [-0.1], [np.inf, 0.5], [np.nan], 0.5, [[0.5], [0.5]], [[[0.5, 0.5]]]])
+@pytest.mark.parametrize(
+    "scores", [[1.1, 0.5], [-0.1], [np.inf, 0.5], [1e308, 0.5], [np.nan], 0.5, [[0.5], [0.5]], [[[0.5, 0.5]]]]
+)
 def test_bad_scores_are_refused(scores):
     with pytest.raises(ArgumentError, match="scores must"):
         targets_from_scores(scores)
