@@ -108,9 +108,10 @@ def _attributes(network: nn.Module) -> list[dict[str, int]]:
 def chunk_size(engine: Engine, settings: TrainingSettings, num_teachers: int, record: Tensor, device: torch.device) -> int:
     """Return the number of teachers in flight: a function of public constants and of the machine, kept in the manifest.
 
-    On a CPU parameters, gradients and momentum (3 tensors) and the batch, read and written, fill at most a quarter of the
-    last-level cache: beyond half of it cache misses eat the gain, and other processes want a share. On an accelerator parameters,
-    their gradients and copies, the batch, and all values kept for the backward pass with their gradients fill half its memory.
+    On a CPU parameters, gradients and momentum (3 tensors) and the batch, read and written, fill at most half of the last-level
+    cache: beyond it cache misses eat the gain, and in smaller chunks what a step costs whatever its size weighs more. On an
+    accelerator parameters, their gradients and copies, the batch, and all values kept for the backward pass with their gradients
+    fill half its memory.
 
     Args:
         engine: the engine; a sequential one has one teacher in flight.
@@ -130,7 +131,7 @@ def chunk_size(engine: Engine, settings: TrainingSettings, num_teachers: int, re
         memory = torch.cuda.get_device_properties(device).total_memory
         kept = settings.batch_size * _kept_values(engine.network, record)
         return max(1, min(num_teachers, int(memory / 2 / size / (6 * parameters + 4 * batch + 2 * kept))))
-    return max(1, min(num_teachers, int(_last_level_cache() / 4 / size / (3 * parameters + 2 * batch))))
+    return max(1, min(num_teachers, int(_last_level_cache() / 2 / size / (3 * parameters + 2 * batch))))
 
 
 def _kept_values(network: nn.Module, record: Tensor) -> int:
