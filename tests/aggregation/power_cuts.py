@@ -13,11 +13,12 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from labelling import GIVEN, before_random_instructions, edge, faults, live
-
 import teacher_student as ts
 from teacher_student.aggregation import Ledger
 from teacher_student.aggregation.database import FileDatabase
+
+sys.path.append(str(Path(__file__).parent))
+from labelling import GIVEN, before_random_instructions, edge, faults, live
 
 ON_HAND_OUT, ELSEWHERE = 5, 5
 
