@@ -88,7 +88,7 @@ class FractionRelease(SavedRelease):
 def _check(codes: Integers, certificate: Certificate) -> None:
     """Refuse counts that are not the certificate's: one unit for each that was answered."""
     answered = int((codes[:, 0] >= 0).sum())
-    check_against(certificate, codes, least_paid=answered, most_paid=answered)
+    check_against(certificate, codes[:, 0], least_paid=answered, most_paid=answered)
     positive_integer("num_teachers", certificate.used.get("num_teachers"))
 
 

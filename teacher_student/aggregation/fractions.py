@@ -66,7 +66,7 @@ class FractionSession(Session):
             votes_per_teacher=votes_per_teacher,
         )
         assert isinstance(parameters, NoisyFraction)
-        self._parameters = parameters
+        self._parameters, self._answers_counted = parameters, self._num_classes
         super().__init__(
             build_mechanism(parameters),
             epsilon=epsilon,

@@ -72,6 +72,9 @@ class Session:
             session, or the state file is not this session's.
     """
 
+    _answers_counted = 1
+    """Answers that the mechanism and the certificate count as one query."""
+
     def __init__(
         self,
         mechanism: Mechanism,
@@ -150,7 +153,7 @@ class Session:
         """Return all answers, what they cost, and the names of the queries, `classes` answers to each."""
         with self._store.entry() as entry:
             answers, names = entry.labels(), entry.query_ids()
-            certificate = self._certificate(entry, answers)
+            certificate = self._certificate(entry, len(answers) // self._answers_counted)
         rows = range(0, len(answers), classes)
         queries = tuple(names.get(row, str(row // classes)).split(SEPARATOR)[0] for row in rows) if names else None
         return answers, certificate, queries
@@ -174,13 +177,13 @@ class Session:
         entry.record(state.to_dict(), labels, names, private=self._noise.private)
         return labels
 
-    def _certificate(self, entry: Entry, labels: Integers) -> Certificate:
+    def _certificate(self, entry: Entry, num_queries: int) -> Certificate:
         """Only what is public or has been released goes in: never the state itself."""
         state = State.from_dict(entry.state)
         used = {
             **self._settings,
             "hyperparameters": self._hyperparameters,
-            "num_queries": len(labels),
+            "num_queries": num_queries,
             "answered": state.answered,
             "paid": state.paid,
         }

@@ -61,8 +61,8 @@ class NoisyFractionRelease:
         rows = queries * classes
         codes = np.full(len(votes), HALTED, dtype=np.int64)
         codes[:rows] = to_codes(votes[:rows] + noise.discrete_gaussian(self.parameters.scale, rows))  # line 1
-        new = {"asked": state.asked + rows, "answered": state.answered + rows, "paid": state.paid + queries}
-        return codes, dataclasses.replace(state, **new)
+        counted = {name: getattr(state, name) + queries for name in ("asked", "answered", "paid")}
+        return codes, dataclasses.replace(state, **counted)
 
 
 def to_codes(values: Integers) -> Integers:
