@@ -89,7 +89,7 @@ def test_a_whole_run_says_that_labels_alone_are_private(tmp_path):
     [
         (["data=blobs", "data.label_private=5000"], "label_private must be an integer from 1 to 4999, got 5000"),
         (["data=digits", "data.label_private=0"], "label_private must be an integer from 1 to 999, got 0"),
-        (["data=image_folder", "data.private=nowhere"], "public or label_private must be given"),
+        (["data=image_folder", "data.private=nowhere"], "data.public or data.label_private must be given"),
     ],
 )
 def test_bad_numbers_get_one_clear_line(overrides, says):
