@@ -9,11 +9,11 @@ Names are loaded when first used, so that `import teacher_student` stays fast an
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.labels import ABSTAIN, HALTED
+from teacher_student.lazy import exported
 from teacher_student.version import __version__
 
 if TYPE_CHECKING:
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from teacher_student.privacy.planner import plan
 
 _HOMES = {
-    "label": "teacher_student.aggregation",
-    "LabelSession": "teacher_student.aggregation",
-    "Release": "teacher_student.aggregation",
-    "SoftLabelSession": "teacher_student.aggregation",
-    "SoftRelease": "teacher_student.aggregation",
-    "FractionRelease": "teacher_student.aggregation",
-    "FractionSession": "teacher_student.aggregation",
-    "label_fractions": "teacher_student.aggregation",
-    "label_soft": "teacher_student.aggregation",
-    "Certificate": "teacher_student.privacy",
-    "load_student": "teacher_student.pipeline",
-    "plan": "teacher_student.privacy.planner",
+    "label": "aggregation",
+    "LabelSession": "aggregation",
+    "Release": "aggregation",
+    "SoftLabelSession": "aggregation",
+    "SoftRelease": "aggregation",
+    "FractionRelease": "aggregation",
+    "FractionSession": "aggregation",
+    "label_fractions": "aggregation",
+    "label_soft": "aggregation",
+    "Certificate": "privacy",
+    "load_student": "pipeline",
+    "plan": "privacy.planner",
 }
 
 __all__ = [
@@ -66,12 +66,4 @@ __all__ = [
     "plan",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = exported(__name__, _HOMES, __all__)

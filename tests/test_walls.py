@@ -12,7 +12,7 @@ import pytest
 import teacher_student
 
 PACKAGE = Path(teacher_student.__file__).parent
-SHARED = {"arguments", "labels", "version"}
+SHARED = {"arguments", "labels", "lazy", "version"}
 MAY_IMPORT = {
     "privacy": set(),
     "mechanisms": {"privacy"},

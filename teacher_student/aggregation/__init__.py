@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from teacher_student.lazy import exported
 
 if TYPE_CHECKING:
     from teacher_student.aggregation.fraction_release import FractionRelease
@@ -53,12 +54,4 @@ __all__ = [
     "select_privately",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = exported(__name__, _HOMES, __all__)

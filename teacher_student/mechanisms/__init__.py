@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from teacher_student.lazy import exported
 
 _HOMES = {
     "Mechanism": "interface",
@@ -27,12 +26,4 @@ __all__ = [
     "distance_to_instability",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = exported(__name__, _HOMES, __all__)

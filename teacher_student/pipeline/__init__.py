@@ -18,8 +18,9 @@ Names are loaded when first used: verifying a folder needs no torch.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from teacher_student.lazy import exported
 
 if TYPE_CHECKING:
     from teacher_student.pipeline.attack import attack_student
@@ -59,8 +60,4 @@ __all__ = [
     "verify_folder",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__, __dir__ = exported(__name__, _HOMES, __all__)

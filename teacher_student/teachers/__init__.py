@@ -7,8 +7,9 @@ probabilities instead, for soft labels.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from teacher_student.lazy import exported
 
 if TYPE_CHECKING:
     from teacher_student.teachers.augment import ShiftAndFlip
@@ -22,22 +23,22 @@ if TYPE_CHECKING:
 
 # Loaded when first used: worker processes of `train_learners` then start without torch.
 _HOMES = {
-    "CNN": "teacher_student.teachers.vision",
-    "LearnerEnsemble": "teacher_student.teachers.learners",
-    "LogisticRegression": "teacher_student.teachers.networks",
-    "MLP": "teacher_student.teachers.networks",
-    "ResNet": "teacher_student.teachers.vision",
-    "ShiftAndFlip": "teacher_student.teachers.augment",
-    "TeacherEnsemble": "teacher_student.teachers.module",
-    "TrainingSettings": "teacher_student.teachers.settings",
-    "check_learner": "teacher_student.teachers.learners",
-    "check_training": "teacher_student.teachers.training",
-    "group_normalized": "teacher_student.teachers.vision",
-    "load_teachers": "teacher_student.teachers.training",
-    "predict_scores": "teacher_student.teachers.scores",
-    "predict_votes": "teacher_student.teachers.training",
-    "train_learners": "teacher_student.teachers.learners",
-    "train_teachers": "teacher_student.teachers.training",
+    "CNN": "vision",
+    "LearnerEnsemble": "learners",
+    "LogisticRegression": "networks",
+    "MLP": "networks",
+    "ResNet": "vision",
+    "ShiftAndFlip": "augment",
+    "TeacherEnsemble": "module",
+    "TrainingSettings": "settings",
+    "check_learner": "learners",
+    "check_training": "training",
+    "group_normalized": "vision",
+    "load_teachers": "training",
+    "predict_scores": "scores",
+    "predict_votes": "training",
+    "train_learners": "learners",
+    "train_teachers": "training",
 }
 
 __all__ = [
@@ -59,12 +60,4 @@ __all__ = [
     "train_teachers",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = exported(__name__, _HOMES, __all__)

@@ -6,7 +6,7 @@ argument gives more, the sharp one. Nothing here touches data or mechanisms; onl
 
 from __future__ import annotations
 
-import importlib
+from teacher_student.lazy import exported
 
 _HOMES = {
     "Bound": "bound",
@@ -56,12 +56,4 @@ _HOMES = {
 
 __all__ = [*_HOMES]  # noqa: PLE0604
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = exported(__name__, _HOMES, __all__)
