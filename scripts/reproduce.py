@@ -189,9 +189,7 @@ def _peers(table: str, asked: Asked, settings: RunSettings, epsilons: tuple[floa
     """What the students are measured against: without noise, without teachers, and DP-SGD."""
     answers = answers_of(settings)
     counts = answers.count_votes(asked.votes, settings)
-    figures = baselines(asked.dataset, answers.noiseless_targets(counts, settings), settings)
-    if asked.teacher_accuracy is not None:
-        yield {"method": "one teacher alone, on average", "epsilon": None, "accuracy": float(asked.teacher_accuracy.mean())}
+    figures = baselines(asked.dataset, answers.noiseless_targets(counts, settings), None, settings)
     for name in ("student of noiseless labels", "non-private model"):
         yield {"method": name, "epsilon": None, "accuracy": figures[name]["accuracy"]}
     for epsilon in epsilons:

@@ -1,4 +1,4 @@
-"""What privacy cost: the same student without noise, without teachers, and the majority class. Private figures, all of them."""
+"""What privacy cost: a student without noise, a model without teachers, one teacher alone, the majority class. All of it is private."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ STEPS = 1500
 """Most optimiser steps of a comparison model: many more labels need fewer passes than the student's few."""
 
 
-def baselines(dataset: PrivateDataset, noiseless: Targets, settings: RunSettings) -> dict[str, dict[str, float]]:
+def baselines(
+    dataset: PrivateDataset, noiseless: Targets, teachers: npt.NDArray[np.float64] | None, settings: RunSettings
+) -> dict[str, dict[str, float]]:
     """Return each model's figures on the evaluation set; empty without one.
 
     The student learns again from what was asked, were it answered without noise, and once more from the private records
@@ -26,14 +28,17 @@ def baselines(dataset: PrivateDataset, noiseless: Targets, settings: RunSettings
     Args:
         dataset: the data.
         noiseless: for each public point what the teachers say. Private.
+        teachers: (num_teachers,) accuracy of each; their mean is what the owner of one shard reaches alone. None leaves it out.
         settings: of the run.
     """
     if dataset.evaluation_labels is None:
         return {}
     labels = targets_from_labels(dataset.private_labels, dataset.num_classes)
     records = dataset.private_features if dataset.student_private_features is None else dataset.student_private_features
+    alone = {} if teachers is None else {"one teacher alone, on average": {"accuracy": float(teachers.mean())}}
     return {
         "majority class": {"accuracy": float(np.bincount(dataset.evaluation_labels).max() / len(dataset.evaluation_labels))},
+        **alone,
         "student of noiseless labels": _figures(dataset, dataset.student_points, noiseless, settings),
         "non-private model": _figures(dataset, records, labels, settings),
     }

@@ -241,7 +241,7 @@ def _report(
     figures = {}
     if settings.baselines and dataset.evaluation_labels is not None:
         with display.stage("comparison") as advance:
-            figures = baselines(dataset, answers_of(settings).noiseless_targets(counts, settings), settings)
+            figures = baselines(dataset, answers_of(settings).noiseless_targets(counts, settings), teacher_accuracy, settings)
             advance(1, "models without privacy")
     with display.stage("reports") as advance:
         save_student(
