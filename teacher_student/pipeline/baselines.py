@@ -1,4 +1,4 @@
-"""What privacy cost: a student without noise, a model without teachers, one teacher alone, the majority class. All of it is private."""
+"""What privacy cost: a student without noise, a model without teachers, one teacher alone, the majority class. All private."""
 
 from __future__ import annotations
 
