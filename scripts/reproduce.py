@@ -225,16 +225,19 @@ def plot(cells: list[dict[str, Any]], path: Path) -> None:
 
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6.4, 4.0))
+        flat = itertools.cycle((":", "--"))
         for method in dict.fromkeys(cell["method"] for cell in cells):
             own = [cell for cell in cells if cell["method"] == method and np.isfinite(cell["accuracy"])]
             if own and own[0]["epsilon"] is None:
-                axes.axhline(100 * np.mean([cell["accuracy"] for cell in own]), linestyle=":", linewidth=1, label=method)
+                height = 100 * np.mean([cell["accuracy"] for cell in own])
+                axes.axhline(height, color="0.4", linestyle=next(flat), linewidth=1, label=method)
                 continue
             epsilons = sorted({cell["epsilon"] for cell in own})
             groups = [[100 * cell["accuracy"] for cell in own if cell["epsilon"] == epsilon] for epsilon in epsilons]
             errors = [np.std(group, ddof=1) / np.sqrt(len(group)) if len(group) > 1 else 0.0 for group in groups]
             axes.errorbar(epsilons, [np.mean(group) for group in groups], yerr=errors, marker="o", markersize=3, label=method)
         axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlabel("epsilon (delta = 1e-5)")
         axes.set_ylabel("accuracy of the student, %")
         axes.legend(fontsize=7)
