@@ -8,6 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # many tests start processes, and each would compile torch again
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # test processes side by side, each with threads for all cores, wait for one another
 
 
 @pytest.fixture

@@ -256,7 +256,8 @@ def test_every_config_is_isolated(learner, teachers, trainer):
 
 @pytest.mark.parametrize("experiment", names("experiment"))
 def test_every_experiment_is_isolated(experiment):
-    settings = settings_from_config(compose("run", [f"experiment={experiment}"]))
+    own = ["data.path=people.csv", "data.label=income"] if experiment == "table" else []
+    settings = settings_from_config(compose("run", [f"experiment={experiment}", *own]))
     must_isolate_learner(settings.learner, settings.training, settings.trainer, ["largest"])
 
 
