@@ -26,7 +26,11 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
 
 def check_given(config: DictConfig) -> None:
     """Refuse a config with a value that must be given and was not."""
-    if missing := sorted(OmegaConf.missing_keys(config)):
+    try:
+        missing = sorted(OmegaConf.missing_keys(config))
+    except OmegaConfBaseException as error:
+        raise ArgumentError(f"{error.full_key} must refer to settings that are there: {str(error).splitlines()[0]}") from error
+    if missing:
         added = " ".join(f"{key}=VALUE" for key in missing)
         raise ArgumentError(f"{' and '.join(missing)} must be given, got nothing; add {added}")
 

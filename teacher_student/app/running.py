@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from teacher_student.app import configs
 from teacher_student.app.composing import compose
-from teacher_student.app.settings import light_settings, settings_from_config
+from teacher_student.app.settings import check_complete, light_settings, settings_from_config
 from teacher_student.app.slips import check_flags, complain, one_line
 from teacher_student.arguments import ArgumentError
 
@@ -70,9 +70,20 @@ def check_overrides(arguments: Sequence[str]) -> None:
 
 
 def _run_one(config: DictConfig) -> float | None:
+    sweep = HydraConfig.get().mode == RunMode.MULTIRUN
+    try:
+        return _run_or_say_how_to_go_on(config, sweep)
+    except (ArgumentError, HydraException, OmegaConfBaseException) as error:
+        complain(error)
+        if sweep:
+            return None  # the other runs of the sweep go on
+        sys.exit(2)
+
+
+def _run_or_say_how_to_go_on(config: DictConfig, sweep: bool) -> float | None:
     from teacher_student.monitoring.console import Display
 
-    sweep = HydraConfig.get().mode == RunMode.MULTIRUN
+    check_complete(config)
     folder = Path(HydraConfig.get().runtime.output_dir if sweep else config.run_folder)
     try:
         display = Display(config.console)
@@ -87,11 +98,6 @@ def _run_one(config: DictConfig) -> float | None:
             raise
         complain(_interrupted(folder, folder.parent if sweep else folder))
         sys.exit(128 + signal.SIGINT)
-    except (ArgumentError, HydraException, OmegaConfBaseException) as error:
-        complain(error)
-        if sweep:
-            return None  # the other runs of the sweep go on
-        sys.exit(2)
     return None if result is None else result.accuracy
 
 
