@@ -185,6 +185,13 @@ def test_a_sweep_makes_a_folder_for_each_run(tmp_path, monkeypatch, capsys):
         assert dispatch(["verify", f"sweep/{number}"]) == 0
 
 
+def test_an_empty_file_of_votes_is_refused_in_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("votes.npy").touch()
+    assert dispatch(["label", "predictions=votes.npy", "num_classes=2", "out=labels"]) == 2
+    assert "file must be a readable .npy or .csv table" in capsys.readouterr().err
+
+
 def test_label_writes_a_release_that_verifies(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     predictions = (np.random.default_rng(0).random((50, 400)) < 0.02).astype(np.int64)

@@ -70,7 +70,7 @@ def read_table(path: str) -> npt.NDArray[Any]:
         if path.endswith(".npy"):
             return np.load(path, allow_pickle=False)
         return np.loadtxt(path, delimiter=",", ndmin=2)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         reason = " ".join(str(error).split())
         raise ArgumentError(f"file must be a readable .npy or .csv table of integers, got {path} ({reason})") from error
 

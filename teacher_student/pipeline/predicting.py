@@ -61,7 +61,7 @@ def _read(table: str) -> Rows:
         return read_table_file("table", path)
     try:
         return np.asarray(np.load(path, allow_pickle=False))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         raise ArgumentError(f"table must be a readable .npy array of numbers, got {path} ({error})") from error
 
 
