@@ -187,7 +187,7 @@ def test_a_sweep_makes_a_folder_for_each_run(tmp_path, monkeypatch, capsys):
 
 def test_an_empty_file_of_votes_is_refused_in_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    Path("votes.npy").touch()
+    (tmp_path / "votes.npy").touch()
     assert dispatch(["label", "predictions=votes.npy", "num_classes=2", "out=labels"]) == 2
     assert "file must be a readable .npy or .csv table" in capsys.readouterr().err
 
