@@ -38,6 +38,7 @@ from teacher_student.pipeline.judgement import judge
 from teacher_student.pipeline.ranks import ALONE
 from teacher_student.pipeline.runner import Asked, ask_teachers
 from teacher_student.pipeline.settings import RunSettings
+from teacher_student.pipeline.stages import Run
 from teacher_student.teachers.trainer import quiet
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -151,14 +152,14 @@ def settings_of(method: Method, epsilon: float, split: int) -> RunSettings:
 
 def student_accuracy(asked: Asked, settings: RunSettings, folder: Path) -> float:
     """Release labels of votes that are there, teach a student, and return its accuracy; NaN where nothing was answered."""
-    run = open_run(folder, settings.config)
-    shutil.copy(asked.folder.private / "shards.json", run.private / "shards.json")  # correcting teachers need the shards
+    run = Run(settings, asked.run.dataset, open_run(folder, settings.config))
+    shutil.copy(asked.run.folder.private / "shards.json", run.folder.private / "shards.json")  # correcting teachers need them
     answers = answers_of(settings)
-    release = answers.release_labels(run, asked.dataset, asked.votes, settings, silent, None)
+    release = answers.release_labels(run, asked.votes, silent, None)
     if not release.answered.any():
         return float("nan")
-    student = answers.teach(run, asked.dataset, release, settings, silent)
-    return judge(student.publishable, asked.dataset).metrics["accuracy"]
+    student = answers.teach(run, release, silent)
+    return judge(student.publishable, asked.run.dataset).metrics["accuracy"]
 
 
 def silent(done: int, text: str) -> None:
@@ -189,12 +190,12 @@ def _peers(table: str, asked: Asked, settings: RunSettings, epsilons: tuple[floa
     """What the students are measured against: without noise, without teachers, and DP-SGD."""
     answers = answers_of(settings)
     counts = answers.count_votes(asked.votes, settings)
-    figures = baselines(asked.dataset, answers.noiseless_targets(counts, settings), None, settings)
+    figures = baselines(asked.run.dataset, answers.noiseless_targets(counts, settings), None, settings)
     for name in ("student of noiseless labels", "non-private model"):
         yield {"method": name, "epsilon": None, "accuracy": figures[name]["accuracy"]}
     for epsilon in epsilons:
-        model = fit_dp_sgd(asked.dataset, epsilon, 1e-5, seed=split, **PEERS[table])
-        yield {"method": "DP-SGD (Opacus)", "epsilon": epsilon, "accuracy": judge(model, asked.dataset).metrics["accuracy"]}
+        model = fit_dp_sgd(asked.run.dataset, epsilon, 1e-5, seed=split, **PEERS[table])
+        yield {"method": "DP-SGD (Opacus)", "epsilon": epsilon, "accuracy": judge(model, asked.run.dataset).metrics["accuracy"]}
 
 
 def markdown(cells: list[dict[str, Any]], epsilons: tuple[float, ...]) -> str:

@@ -14,10 +14,9 @@ from teacher_student.aggregation.soft_release import SoftRelease
 from teacher_student.data import PrivateDataset
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import fractions, hard_labels, soft_labels
-from teacher_student.pipeline.folder import RunFolder
 from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
-from teacher_student.pipeline.stages import Teachers
+from teacher_student.pipeline.stages import Run, Teachers
 from teacher_student.privacy import Parameters
 from teacher_student.student import Student, Targets
 
@@ -32,32 +31,16 @@ class Answers(Protocol):
     def check(self, settings: RunSettings, dataset: PrivateDataset) -> Parameters:
         """Refuse what could only fail after the training (an infeasible budget, data of another kind); return what it costs."""
 
-    def collect_votes(
-        self,
-        folder: RunFolder,
-        dataset: PrivateDataset,
-        teachers: Teachers,
-        settings: RunSettings,
-        advance: Advance,
-        ranks: Ranks,
-    ) -> npt.NDArray[Any]:
+    def collect_votes(self, run: Run, teachers: Teachers, advance: Advance, ranks: Ranks) -> npt.NDArray[Any]:
         """Return votes on the public points, one row each, streamed block by block and kept in the folder. Private.
 
         Every rank asks its own teachers; only the first one gets all votes.
         """
 
-    def release_labels(
-        self,
-        folder: RunFolder,
-        dataset: PrivateDataset,
-        votes: npt.NDArray[Any],
-        settings: RunSettings,
-        advance: Advance,
-        account: Account | None,
-    ) -> Any:
+    def release_labels(self, run: Run, votes: npt.NDArray[Any], advance: Advance, account: Account | None) -> Any:
         """Ask the session, which pays from `account`, about the public points. Asking again gives the recorded answer."""
 
-    def teach(self, folder: RunFolder, dataset: PrivateDataset, release: Any, settings: RunSettings, advance: Advance) -> Student:
+    def teach(self, run: Run, release: Any, advance: Advance) -> Student:
         """Return the student, a function of the release, of public points and of public settings alone."""
 
     def count_votes(self, votes: npt.NDArray[Any], settings: RunSettings) -> npt.NDArray[np.integer]:

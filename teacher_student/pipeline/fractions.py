@@ -8,7 +8,6 @@ points are asked again, in the same session, of teachers that correct the studen
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,12 @@ from teacher_student.data import PrivateDataset
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import hard_labels, stages
 from teacher_student.pipeline.corrections import check_columns, disbelief
-from teacher_student.pipeline.folder import SESSION, RunFolder, write_array
+from teacher_student.pipeline.folder import SESSION, write_array
 from teacher_student.pipeline.hard_labels import count_votes
 from teacher_student.pipeline.query_rounds import QUERIES_PER_ANSWER
 from teacher_student.pipeline.ranks import ALONE, Ranks
 from teacher_student.pipeline.settings import RunSettings
-from teacher_student.pipeline.stages import Teachers, make_shards, train
+from teacher_student.pipeline.stages import Run, Teachers, make_shards, train
 from teacher_student.privacy import Parameters
 from teacher_student.student import Student, Targets, correct_student
 from teacher_student.teachers.nearest import nearest_points
@@ -78,41 +77,26 @@ def open_session(
     )
 
 
-def collect_votes(
-    folder: RunFolder,
-    dataset: PrivateDataset,
-    teachers: Teachers,
-    settings: RunSettings,
-    advance: Advance,
-    ranks: Ranks,
-    name: str = "counts.npy",
-) -> Table:
+def collect_votes(run: Run, teachers: Teachers, advance: Advance, ranks: Ranks, name: str = "counts.npy") -> Table:
     """Return the counts that hard labels are made of; where few are wanted, of the votes nearest to a teacher's records."""
     allowed = None
-    if (few := settings.privacy.options.get(FEW)) is not None:
-        shards, wanted = make_shards(folder, dataset, settings), settings.queries.asked(len(dataset.public_features))
-        points = dataset.public_features[:wanted]
-        allowed = nearest_points(dataset.private_features, shards.order, shards.offsets, points, few)
-    return hard_labels.collect_votes(folder, dataset, teachers, settings, advance, ranks, name, allowed)
+    if (few := run.settings.privacy.options.get(FEW)) is not None:
+        shards, points = make_shards(run), run.dataset.public_features
+        asked = points[: run.settings.queries.asked(len(points))]
+        allowed = nearest_points(run.dataset.private_features, shards.order, shards.offsets, asked, few)
+    return hard_labels.collect_votes(run, teachers, advance, ranks, name, allowed)
 
 
-def release_labels(
-    folder: RunFolder,
-    dataset: PrivateDataset,
-    votes: Table,
-    settings: RunSettings,
-    advance: Advance,
-    account: Account | None = None,
-) -> FractionRelease:
+def release_labels(run: Run, votes: Table, advance: Advance, account: Account | None = None) -> FractionRelease:
     """Ask the session about the first public points, as many as are wanted, in every round. What was answered stays so."""
+    settings, dataset, folder = run
     with open_session(settings, dataset, folder.private / SESSION, account) as session:
         _ask(session, votes, settings, 0, advance)
         for number in range(1, settings.correction.rounds + 1):
-            corrected = _correcting_votes(folder, dataset, session.release(), settings, number)
+            corrected = _correcting_votes(run, session.release(), number)
             _ask(session, corrected, settings, number, advance)
         release = session.release()
-    if not (folder.release / "certificate.json").exists():
-        release.save(folder.release)
+    stages.keep(run, release)
     return release
 
 
@@ -125,44 +109,32 @@ def _ask(session: FractionSession, votes: Table, settings: RunSettings, number: 
         advance(part.stop, f"round {number + 1} of {settings.correction.rounds + 1}" if settings.correction.rounds else "")
 
 
-def _correcting_votes(
-    folder: RunFolder, dataset: PrivateDataset, release: FractionRelease, settings: RunSettings, number: int
-) -> Table:
+def _correcting_votes(run: Run, release: FractionRelease, number: int) -> Table:
     """Return the votes of round `number`; weights, teachers and votes are kept, so that a killed run makes the same ones."""
-    shards = make_shards(folder, dataset, settings)
-    path = folder.votes / f"weights_{number}.npy"
+    shards = make_shards(run)
+    path = run.folder.votes / f"weights_{number}.npy"
     if not path.exists():
-        student = _student(folder, dataset, release, settings, number - 1)
-        write_array(path, disbelief(student.publishable, dataset, shards))
+        student = _student(run, release, number - 1)
+        write_array(path, disbelief(student.publishable, run.dataset, shards))
     weights = np.load(path, allow_pickle=False)
-    teachers = train(folder, dataset, shards, settings, _silent, weights=weights, name=f"teachers_{number}")
-    return collect_votes(folder, dataset, teachers, settings, _silent, ALONE, name=f"counts_{number}.npy")
+    teachers = train(run, shards, _silent, weights=weights, name=f"teachers_{number}")
+    return collect_votes(run, teachers, _silent, ALONE, name=f"counts_{number}.npy")
 
 
 def _silent(done: int, text: str) -> None:
     """Show nothing: the display's bar counts the points that are asked."""
 
 
-def teach(
-    folder: RunFolder, dataset: PrivateDataset, release: FractionRelease, settings: RunSettings, advance: Advance
-) -> Student:
+def teach(run: Run, release: FractionRelease, advance: Advance) -> Student:
     """Train the student on the shares of the first round and correct it by those of the others."""
-    return _student(folder, dataset, release, settings, settings.correction.rounds, advance)
+    return _student(run, release, run.settings.correction.rounds, advance)
 
 
-def _student(
-    folder: RunFolder,
-    dataset: PrivateDataset,
-    release: FractionRelease,
-    settings: RunSettings,
-    rounds: int,
-    advance: Advance | None = None,
-) -> Student:
+def _student(run: Run, release: FractionRelease, rounds: int, advance: Advance | None = None) -> Student:
     """Return the student after `rounds` corrections: a function of the release, public points and public settings."""
+    settings, dataset, _ = run
     show = advance or _silent
-    curves = settings.tensorboard and advance is not None
-    first = dataclasses.replace(settings, tensorboard=curves)
-    student = stages.teach_student(folder, dataset, targets(release, settings, dataset), first, show)
+    student = stages.teach_student(run, targets(release, settings, dataset), show, curves=advance is not None)
     for number in range(1, rounds + 1):
         student = correct_student(
             student.publishable,

@@ -16,11 +16,11 @@ from teacher_student.data import PrivateDataset
 from teacher_student.mechanisms import distance_to_instability
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import stages
-from teacher_student.pipeline.folder import SESSION, RunFolder, write_array
+from teacher_student.pipeline.folder import SESSION, write_array
 from teacher_student.pipeline.query_rounds import ask_in_rounds, spread
 from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
-from teacher_student.pipeline.stages import Teachers, votes_on
+from teacher_student.pipeline.stages import Run, Teachers, votes_on
 from teacher_student.privacy import Parameters
 from teacher_student.privacy.choosing import Request
 from teacher_student.privacy.planner import plan
@@ -68,10 +68,8 @@ def sizes(settings: RunSettings, dataset: PrivateDataset) -> Request:
 
 
 def collect_votes(
-    folder: RunFolder,
-    dataset: PrivateDataset,
+    run: Run,
     teachers: Teachers,
-    settings: RunSettings,
     advance: Advance,
     ranks: Ranks,
     name: str = "counts.npy",
@@ -82,6 +80,7 @@ def collect_votes(
     Every rank counts its own teachers' votes; the first one gets the sum, and it alone writes it. Where `allowed` names points
     for each teacher (num_teachers, votes_per_teacher), it abstains on all others.
     """
+    settings, dataset, folder = run
     path = folder.votes / name
     if ranks.from_first(path.exists()):
         return np.load(path, allow_pickle=False)
@@ -99,25 +98,18 @@ def collect_votes(
     return counts
 
 
-def release_labels(
-    folder: RunFolder,
-    dataset: PrivateDataset,
-    votes: Table,
-    settings: RunSettings,
-    advance: Advance,
-    account: Account | None = None,
-) -> Release:
+def release_labels(run: Run, votes: Table, advance: Advance, account: Account | None = None) -> Release:
     """Ask the session for the labels of the public points that are wanted. Asking again gives the recorded answer."""
+    settings, dataset, folder = run
     with open_session(settings, dataset, folder.private / SESSION, account) as session:
         release = ask_in_rounds(session, dataset, votes, settings, advance)
-    if not (folder.release / "certificate.json").exists():
-        release.save(folder.release)
+    stages.keep(run, release)
     return release
 
 
-def teach(folder: RunFolder, dataset: PrivateDataset, release: Release, settings: RunSettings, advance: Advance) -> Student:
+def teach(run: Run, release: Release, advance: Advance) -> Student:
     """Train the student on the targets of the release."""
-    return stages.teach_student(folder, dataset, targets(release, settings, dataset), settings, advance)
+    return stages.teach_student(run, targets(release, run.settings, run.dataset), advance)
 
 
 def targets(release: Release, settings: RunSettings, dataset: PrivateDataset) -> Targets:

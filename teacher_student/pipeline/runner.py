@@ -26,6 +26,7 @@ from teacher_student.pipeline.judgement import UNJUDGED, Judgement, judge
 from teacher_student.pipeline.launch import together
 from teacher_student.pipeline.ranks import Ranks, digest
 from teacher_student.pipeline.settings import Estimator, RunSettings
+from teacher_student.pipeline.stages import Run
 from teacher_student.pipeline.student_files import save_student
 from teacher_student.privacy import Certificate, Parameters
 from teacher_student.privacy.foresight import few_answers, remedy
@@ -65,8 +66,7 @@ class RunResult:
 class Asked(NamedTuple):
     """What the teachers were asked and said. Private."""
 
-    folder: RunFolder
-    dataset: PrivateDataset
+    run: Run
     account: Account | None
     shards: Shards
     votes: npt.NDArray[Any]
@@ -86,7 +86,7 @@ def run(settings: RunSettings, path: Path, display: Display | None = None) -> Ru
     with quiet():
         with together(settings.trainer, functools.partial(_help, settings, path)) as ranks:
             asked = ask_teachers(settings, path, display if ranks.first else Display("quiet"), ranks)
-        return None if asked is None else _teach(asked, settings, display)
+        return None if asked is None else _teach(asked, display)
 
 
 def _help(settings: RunSettings, path: Path, ranks: Ranks) -> None:
@@ -123,32 +123,34 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
         with ranks.in_turn():
             folder = open_run(path, settings.config) if ranks.first else shared_run(path)
             account = _open_account(settings, dataset, display) if ranks.first else None
-            shards = stages.make_shards(folder, dataset, settings)
+            this = Run(settings, dataset, folder)
+            shards = stages.make_shards(this)
         advance(1, f"{settings.num_teachers:,} shards, every record in exactly one")
     with display.stage("teachers", settings.num_teachers) as advance:
-        teachers = stages.train(folder, dataset, shards, settings, advance, ranks)
+        teachers = stages.train(this, shards, advance, ranks)
     with display.stage("votes", len(dataset.public_features)) as advance:
-        votes = answers_of(settings).collect_votes(folder, dataset, teachers, settings, advance, ranks)
+        votes = answers_of(settings).collect_votes(this, teachers, advance, ranks)
         alone = settings.baselines and not ranks.several
         accuracy = stages.teacher_accuracy(dataset, teachers, settings) if alone else None
         advance(len(dataset.public_features), f"on {len(dataset.public_features):,} public points")
-    return Asked(folder, dataset, account, shards, votes, accuracy) if ranks.first else None
+    return Asked(this, account, shards, votes, accuracy) if ranks.first else None
 
 
-def _teach(asked: Asked, settings: RunSettings, display: Display) -> RunResult:
+def _teach(asked: Asked, display: Display) -> RunResult:
     """From the votes to the student: all that one process does once."""
-    folder, dataset, account, shards, votes, accuracy = asked
+    this, account, shards, votes, accuracy = asked
+    settings = this.settings
     answers = answers_of(settings)
     with display.stage("labels", settings.queries.asked(len(votes))) as advance:
-        release = answers.release_labels(folder, dataset, votes, settings, advance, account)
+        release = answers.release_labels(this, votes, advance, account)
         advance(len(release.answered), _count(release, settings))
     counts = answers.count_votes(votes, settings)
     if not release.answered.any():
-        _write_reports(folder, dataset, release, None, settings, _private_facts(settings.name, counts, shards, {}, accuracy))
-        raise ArgumentError(_no_answer(folder, release, settings, dataset))
+        _write_reports(this, release, None, _private_facts(settings.name, counts, shards, {}, accuracy))
+        raise ArgumentError(_no_answer(this, release))
     with display.stage("student", settings.student.epochs) as advance:
-        student = answers.teach(folder, dataset, release, settings, advance)
-    result = _report(folder, dataset, shards, accuracy, counts, release, student, settings, display)
+        student = answers.teach(this, release, advance)
+    result = _report(asked, counts, release, student, display)
     _tell(result, settings, display)
     return result
 
@@ -212,8 +214,9 @@ def _check_neighbours(neighbours: str, dataset: PrivateDataset) -> None:
         raise ArgumentError(f"privacy.{error}") from error
 
 
-def _no_answer(folder: RunFolder, release: AnyRelease, settings: RunSettings, dataset: PrivateDataset) -> str:
+def _no_answer(this: Run, release: AnyRelease) -> str:
     """Say that there is nothing to learn from, what has been spent, and what would answer more, from public sizes."""
+    settings, dataset, folder = this
     certificate, asked = release.certificate, len(release.answered)
     advice = ""
     if answers_of(settings) is hard_labels:
@@ -226,22 +229,14 @@ def _no_answer(folder: RunFolder, release: AnyRelease, settings: RunSettings, da
     )
 
 
-def _report(
-    folder: RunFolder,
-    dataset: PrivateDataset,
-    shards: Shards,
-    teacher_accuracy: npt.NDArray[np.float64] | None,
-    counts: npt.NDArray[np.integer],
-    release: AnyRelease,
-    student: Student,
-    settings: RunSettings,
-    display: Display,
-) -> RunResult:
+def _report(asked: Asked, counts: npt.NDArray[np.integer], release: AnyRelease, student: Student, display: Display) -> RunResult:
+    settings, dataset, folder = asked.run
     judgement = judge(student.publishable, dataset)
     figures = {}
     if settings.baselines and dataset.evaluation_labels is not None:
         with display.stage("comparison") as advance:
-            figures = baselines(dataset, answers_of(settings).noiseless_targets(counts, settings), teacher_accuracy, settings)
+            noiseless = answers_of(settings).noiseless_targets(counts, settings)
+            figures = baselines(dataset, noiseless, asked.teacher_accuracy, settings)
             advance(1, "models without privacy")
     with display.stage("reports") as advance:
         save_student(
@@ -254,23 +249,18 @@ def _report(
             encoding=dataset.student_encoding,
         )
         models = {"student": judgement.metrics, **figures} if judgement.metrics else {}
-        private = _private_facts(settings.name, counts, shards, models, teacher_accuracy)
-        _write_reports(folder, dataset, release, student, settings, private, judgement.published())
+        private = _private_facts(settings.name, counts, asked.shards, models, asked.teacher_accuracy)
+        _write_reports(asked.run, release, student, private, judgement.published())
         folder.finish({"metrics": judgement.metrics, "private_figures": figures, "seconds": display.seconds})
         advance(1, str(folder.release / "report.html"))
     return RunResult(folder, release, student, judgement, figures)
 
 
 def _write_reports(
-    folder: RunFolder,
-    dataset: PrivateDataset,
-    release: AnyRelease,
-    student: Student | None,
-    settings: RunSettings,
-    private: PrivateFacts,
-    judgement: Judgement = UNJUDGED,
+    this: Run, release: AnyRelease, student: Student | None, private: PrivateFacts, judgement: Judgement = UNJUDGED
 ) -> None:
     """Write the publishable and the private report, for people and for TensorBoard; without a student if there is none."""
+    settings, dataset, folder = this
     facts = ReleasedFacts(
         name=settings.name,
         settings=_public_settings(settings, release),

@@ -18,10 +18,11 @@ from teacher_student.mechanisms import distance_to_instability
 from teacher_student.mechanisms.soft_histogram import check_bins, histograms, split
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import stages
-from teacher_student.pipeline.folder import SESSION, RunFolder, growing_array
+from teacher_student.pipeline.folder import SESSION, growing_array
 from teacher_student.pipeline.promises import PrivacySettings
 from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
+from teacher_student.pipeline.stages import Run
 from teacher_student.privacy import Parameters, calibrate_soft
 from teacher_student.student import Student, Targets, targets_from_scores
 from teacher_student.teachers import TeacherEnsemble, predict_scores
@@ -58,13 +59,12 @@ def _cutoff(privacy: PrivacySettings) -> int:
     return positive_integer("privacy.cutoff", privacy.cutoff)
 
 
-def collect_votes(
-    folder: RunFolder, dataset: PrivateDataset, ensemble: TeacherEnsemble, settings: RunSettings, advance: Advance, ranks: Ranks
-) -> Scores:
+def collect_votes(run: Run, ensemble: TeacherEnsemble, advance: Advance, ranks: Ranks) -> Scores:
     """Return (num_queries, num_teachers) probabilities of class 1, NaN where a teacher abstains; written as they are made.
 
     Ranks put their teachers' scores side by side; the first one alone writes them.
     """
+    settings, dataset, folder = run
     path = folder.votes / "scores.npy"
     if ranks.from_first(path.exists()):
         return np.load(path, mmap_mode="r", allow_pickle=False)
@@ -81,15 +81,9 @@ def collect_votes(
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
-def release_labels(
-    folder: RunFolder,
-    dataset: PrivateDataset,
-    votes: Scores,
-    settings: RunSettings,
-    advance: Advance,
-    account: Account | None = None,
-) -> SoftRelease:
+def release_labels(run: Run, votes: Scores, advance: Advance, account: Account | None = None) -> SoftRelease:
     """Ask the session for the score of every public point, in their order. Asking again gives the recorded answer."""
+    settings, dataset, folder = run
     privacy = settings.privacy
     with SoftLabelSession(
         _bins(settings),
@@ -109,8 +103,7 @@ def release_labels(
             session.answer(votes[part], query_ids=range(len(votes))[part])
             advance(min(part.stop, len(votes)), f"{session.remaining_units:,} payments left")
         release = session.release()
-    if not (folder.release / "certificate.json").exists():
-        release.save(folder.release)
+    stages.keep(run, release)
     return release
 
 
@@ -118,9 +111,9 @@ def _bins(settings: RunSettings) -> int:
     return positive_integer("privacy.bins", settings.privacy.bins, minimum=3)
 
 
-def teach(folder: RunFolder, dataset: PrivateDataset, release: SoftRelease, settings: RunSettings, advance: Advance) -> Student:
+def teach(run: Run, release: SoftRelease, advance: Advance) -> Student:
     """Train the student on the targets of the release."""
-    return stages.teach_student(folder, dataset, targets(release, settings, dataset), settings, advance)
+    return stages.teach_student(run, targets(release, run.settings, run.dataset), advance)
 
 
 def targets(release: SoftRelease, settings: RunSettings, dataset: PrivateDataset) -> Targets:  # noqa: ARG001

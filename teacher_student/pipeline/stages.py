@@ -10,13 +10,14 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch import nn
 
+from teacher_student.aggregation.saved_release import SavedRelease
 from teacher_student.data import PrivateDataset, ShardManifest, Shards, shard_dataset
 from teacher_student.monitoring.console import Advance
 from teacher_student.monitoring.curves import TimelessCurves
@@ -36,20 +37,29 @@ from teacher_student.teachers import (
 
 Teachers = TeacherEnsemble | LearnerEnsemble
 
+
+class Run(NamedTuple):
+    """One run: what is wanted, of which data, and where it is kept."""
+
+    settings: RunSettings
+    dataset: PrivateDataset
+    folder: RunFolder
+
+
 JUDGED = 500
 """Evaluation points on which single teachers are measured, for the private report."""
 
 
-def make_shards(folder: RunFolder, dataset: PrivateDataset, settings: RunSettings) -> Shards:
+def make_shards(run: Run) -> Shards:
     """Assign every record to its shard by a keyed hash, or make a killed run's shards again; verified either way."""
-    path = folder.private / "shards.json"
+    path = run.folder.private / "shards.json"
     if path.exists():
-        return ShardManifest.load(path).remake(dataset)
-    shards, manifest = shard_dataset(dataset, settings.num_teachers)
+        return ShardManifest.load(path).remake(run.dataset)
+    shards, manifest = shard_dataset(run.dataset, run.settings.num_teachers)
     try:
         manifest.save(path)
     except FileExistsError:  # another process was first, and its key counts
-        return ShardManifest.load(path).remake(dataset)
+        return ShardManifest.load(path).remake(run.dataset)
     return shards
 
 
@@ -68,10 +78,8 @@ def check_teachers(dataset: PrivateDataset, settings: RunSettings) -> None:
 
 
 def train(
-    folder: RunFolder,
-    dataset: PrivateDataset,
+    run: Run,
     shards: Shards,
-    settings: RunSettings,
     advance: Advance,
     ranks: Ranks = ALONE,
     *,
@@ -83,15 +91,14 @@ def train(
     Every rank trains its own part, into the same folder.
 
     Args:
-        folder: of the run; networks are kept in its private folder `name`.
-        dataset: private records.
-        shards: of the records.
-        settings: of the run.
+        run: networks are kept in its private folder `name`.
+        shards: of its records.
         advance: shows progress.
         ranks: the processes of the run.
         weights: (n,) what each record counts, or None for 1 each.
         name: of the folder.
     """
+    settings, dataset, folder = run
 
     def report(done: int, _: int, left: float) -> None:
         ranks.check()
@@ -138,11 +145,16 @@ def teacher_accuracy(dataset: PrivateDataset, teachers: Teachers, settings: RunS
     return np.asarray((votes == labels[:, None]).mean(axis=0))
 
 
-def teach_student(
-    folder: RunFolder, dataset: PrivateDataset, targets: Targets, settings: RunSettings, advance: Advance
-) -> Student:
-    """Train the student on what was released alone; its curves may be published."""
-    logger = TimelessCurves(folder.release / "tensorboard") if settings.tensorboard else False
+def keep(run: Run, release: SavedRelease) -> None:
+    """Save a release once: asked again later, its certificate would list what the same data were used for since."""
+    if not (run.folder.release / "certificate.json").exists():
+        release.save(run.folder.release)
+
+
+def teach_student(run: Run, targets: Targets, advance: Advance, *, curves: bool = True) -> Student:
+    """Train the student on what was released alone; its curves, where they are wanted, may be published."""
+    settings, dataset, folder = run
+    logger = TimelessCurves(folder.release / "tensorboard") if curves and settings.tensorboard else False
     return fit_student(
         student_network(settings.student_network, dataset.student_points, dataset.num_classes),
         dataset.student_points,

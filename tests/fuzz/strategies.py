@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 ODD_NUMBERS = st.sampled_from(
@@ -85,3 +86,20 @@ EPSILON = st.sampled_from([0.1, 0.5, 1.0, 1, 3.0, np.float64(1.0)])
 DELTA = st.sampled_from([1e-5, 1e-6, 1e-9, 0.01])
 SHARE = st.sampled_from([0.0, 0.01, 0.05, 0.3, 0.9, 1.0])
 OPTION = st.sampled_from([None, 1, 2, 3])
+
+
+def always_the_same(count: int, inputs: st.SearchStrategy[Any]) -> Callable[[Callable[[Any], None]], Callable[[], None]]:
+    """Make a check of one input a check of `count`, the same ones each time; a failure is not shrunk."""
+
+    def of(check: Callable[[Any], None]) -> Callable[[], None]:
+        chosen = settings(
+            max_examples=count,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        return chosen(given(inputs)(check))
+
+    return of

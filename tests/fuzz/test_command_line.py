@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from teacher_student.app import compose, dispatch, settings_from_config
 from teacher_student.app.configs import known_keys
 from teacher_student.arguments import ArgumentError
+
+from .strategies import always_the_same
 
 WORDS = st.one_of(
     st.sampled_from(
@@ -58,15 +59,7 @@ def told(arguments):
 
 
 def try_lines(lines, count, check):
-    @settings(
-        max_examples=count,
-        deadline=None,
-        database=None,
-        derandomize=True,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(lines)
+    @always_the_same(count, lines)
     def trying(line):
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             check(line)

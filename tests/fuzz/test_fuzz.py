@@ -12,7 +12,6 @@ import os
 import signal
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 
 from teacher_student.arguments import ArgumentError
 
@@ -20,7 +19,7 @@ from .doors_answers import AGGREGATION, MECHANISMS
 from .doors_data import DATA
 from .doors_models import PIPELINE, STUDENT, TEACHERS
 from .doors_privacy import AUDITING, PRIVACY, THEORY
-from .strategies import SLOW, arguments
+from .strategies import SLOW, always_the_same, arguments
 
 ROOMS = {
     "aggregation": AGGREGATION,
@@ -76,15 +75,7 @@ def answers_or_refuses(door, values):
 def try_inputs(door, count):
     """Always the same `count` inputs."""
 
-    @settings(
-        max_examples=count,
-        deadline=None,
-        database=None,
-        derandomize=True,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(arguments(door))
+    @always_the_same(count, arguments(door))
     def trying(values):
         answers_or_refuses(door, values)
 

@@ -144,7 +144,7 @@ def test_soft_runs_pay_too(tmp_path: Path) -> None:
     chosen = settings(tmp_path / "l.sqlite", "privacy.bins=10", "privacy.epsilon=8.0", "data.num_classes=2")
     dataset, account = chosen.data(), BudgetSettings(ledger=str(tmp_path / "l.sqlite")).open("blobs")
     scores = np.full((3, 400), 0.45, dtype=np.float32)
-    soft_labels.release_labels(open_run(tmp_path / "run", ""), dataset, scores, chosen, lambda *_: None, account)
+    soft_labels.release_labels(stages.Run(chosen, dataset, open_run(tmp_path / "run", "")), scores, lambda *_: None, account)
     assert [entry.epsilon for entry in Ledger(tmp_path / "l.sqlite").entries("blobs")] == [8.0]
 
 

@@ -39,7 +39,7 @@ def votes(dataset: PrivateDataset, chosen: RunSettings, folder: RunFolder) -> np
     """(num_queries, num_teachers) votes under a fixed sharding key."""
     folder.private.mkdir(parents=True)
     shards, _ = shard_dataset(dataset, chosen.num_teachers, KEY)
-    teachers = stages.train(folder, dataset, shards, chosen, lambda *_: None)
+    teachers = stages.train(stages.Run(chosen, dataset, folder), shards, lambda *_: None)
     return np.concatenate(list(stages.votes_on(dataset.public_features, teachers, chosen)))
 
 

@@ -93,7 +93,7 @@ def run_as(ranks, path, monkeypatch):
     """Go the whole way as `ranks` in a run whose first rank has made the shards."""
     chosen = settings()
     folder = open_run(path, chosen.config)
-    runner.stages.make_shards(folder, chosen.data(), chosen)
+    runner.stages.make_shards(runner.Run(chosen, chosen.data(), folder))
     monkeypatch.setattr(runner, "together", lambda *_: contextlib.nullcontext(ranks))
     result = run(chosen, path)
     assert result is None

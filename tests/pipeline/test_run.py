@@ -183,9 +183,9 @@ def test_every_setting_for_paid_non_answers_goes_the_whole_way(unanswered, tmp_p
     """Overlapping blobs leave points on which teachers differ; what the student sees of them is as the setting says."""
     seen, teach = {}, stages.teach_student
 
-    def spy(folder, dataset, targets, *rest):
+    def spy(this, targets, *rest):
         seen["targets"] = targets
-        return teach(folder, dataset, targets, *rest)
+        return teach(this, targets, *rest)
 
     monkeypatch.setattr(stages, "teach_student", spy)
     semi = ["student.settings.method=pseudo_label"] if unanswered == "unlabeled" else []
