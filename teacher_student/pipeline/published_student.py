@@ -11,8 +11,11 @@ from torch import Tensor, nn
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.data.encodings import ProjectedEncoding, RowEncoding
+from teacher_student.data.network_encoding import NetworkEncoding
 from teacher_student.data.table_files import columns_of
 from teacher_student.student import Standardized, predict_probabilities
+
+_OF_ARRAYS = (ProjectedEncoding, NetworkEncoding)
 
 
 class PublishedStudent(Standardized):
@@ -21,8 +24,8 @@ class PublishedStudent(Standardized):
     Rows are a path to a .csv, .tsv or .parquet table, a pandas DataFrame, columns by name or a list of mappings, with the columns
     that the teachers learned from; others do no harm. Cells are taken as in training: a number that is missing as the middle of
     its range, one outside the range as its nearest end, a category that is not known as none of those that are. An array of
-    features has the shape of the data set, before any projection on public components, and is taken as it is: that is how images
-    are given.
+    features has the shape of the data set, before any network or projection that it is seen through: that is how images are
+    given.
 
     Args:
         network: what is scaled for.
@@ -71,7 +74,7 @@ class PublishedStudent(Standardized):
     @property
     def row_shape(self) -> tuple[int, ...]:
         """Shape of one row of an array."""
-        return self.encoding.shape if isinstance(self.encoding, ProjectedEncoding) else tuple(self.center.shape)
+        return self.encoding.row_shape if isinstance(self.encoding, _OF_ARRAYS) else tuple(self.center.shape)
 
     def _from_array(self, array: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         if array.dtype.kind not in "biuf" or array.shape[1:] != self.row_shape or not array.size:
@@ -81,4 +84,4 @@ class PublishedStudent(Standardized):
             features = np.ascontiguousarray(array, dtype=np.float32)
         if not np.isfinite(features).all():
             raise ArgumentError("table must hold finite numbers, got NaN or infinity")
-        return self.encoding.project(features) if isinstance(self.encoding, ProjectedEncoding) else features
+        return self.encoding.project(features) if isinstance(self.encoding, _OF_ARRAYS) else features

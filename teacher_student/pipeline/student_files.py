@@ -79,12 +79,16 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def load_student(folder: str | Path, network: NetworkClass | None = None) -> PublishedStudent:
+def load_student(
+    folder: str | Path, network: NetworkClass | None = None, *, encoder: nn.Module | None = None
+) -> PublishedStudent:
     """Load a published student.
 
     Args:
         folder: a run's `release/`, or the run's folder.
         network: the network's class, for students whose network is not one of `NETWORKS`.
+        encoder: the frozen network that rows are seen through, where it is not one of `teacher_student.data.pretrained`; its
+            numbers are loaded from the folder.
 
     Returns:
         The student in evaluation mode. `predict` and `predict_proba` take raw rows; called as the torch module that it is, it
@@ -99,29 +103,30 @@ def load_student(folder: str | Path, network: NetworkClass | None = None) -> Pub
         if not (path / name).is_file():
             raise ArgumentError(f"folder must be a run or its release/ with a student, got {path}, which has no {name}")
     try:
-        return _load(path, network)
+        return _load(path, network, encoder)
     except (OSError, LookupError, TypeError, ValueError, RuntimeError, yaml.YAMLError, SafetensorError) as error:
         raise ArgumentError(f"folder must hold a student of a known network, got {path}: {error}") from error
 
 
-def _load(path: Path, network: NetworkClass | None) -> PublishedStudent:
+def _load(path: Path, network: NetworkClass | None, encoder: nn.Module | None) -> PublishedStudent:
     description = yaml.safe_load((path / DESCRIPTION).read_text(encoding="utf-8"))
     name, shape = description["network"], tuple(int(size) for size in description["input_shape"])
     class_names = [str(each) for each in description["class_names"]]
     build = network or functools.partial(NETWORKS[name], **description["options"])
-    student = PublishedStudent(build_network(build, shape, len(class_names))(), shape, class_names, _encoding(path, description))
+    encoding = _encoding(path, description, encoder)
+    student = PublishedStudent(build_network(build, shape, len(class_names))(), shape, class_names, encoding)
     student.load_state_dict(load_file(path / WEIGHTS))
     return student.eval()
 
 
-def _encoding(path: Path, description: Mapping[str, Any]) -> RowEncoding | None:
+def _encoding(path: Path, description: Mapping[str, Any], encoder: nn.Module | None) -> RowEncoding | None:
     names = description["feature_names"]
     if names is None:
         return None
     if (described := description.get("encoding")) is None:
         return NumberColumns(tuple(str(name) for name in names))
     arrays = arrays_in_files.load_file(path / ARRAYS) if (path / ARRAYS).is_file() else {}
-    encoding = described_encoding(described, arrays)
+    encoding = described_encoding(described, arrays, encoder)
     if list(encoding.feature_names) != names:
         raise ArgumentError(f"encoding must make the columns of feature_names, got {', '.join(encoding.feature_names)}")
     return encoding
