@@ -2,6 +2,7 @@
 
 uv run scripts/reproduce.py                                  # UCI Adult: all methods, five budgets, eight splits
 uv run scripts/reproduce.py --table digits                   # scikit-learn's digits, ten classes; or mnist5000
+uv run scripts/reproduce.py --table digits_frozen            # the same through a frozen network; or mnist5000_frozen
 uv run scripts/reproduce.py --splits 10 --only stability corrected --epsilons 1 2
 uv run scripts/reproduce.py --table published                # labels from the published vote counts (scripts/mechanism_table.py)
 
@@ -132,6 +133,7 @@ TABLES = {
     ),
     "digits": images("digits"),
     "mnist5000": images("mnist5000"),
+    **{name: (Method("few_votes", (f"experiment={name}",)),) for name in ("digits_frozen", "mnist5000_frozen")},
 }
 
 
@@ -139,6 +141,8 @@ PEERS: dict[str, dict[str, Any]] = {
     "adult": {},
     "digits": {"learning_rate": 4.0, "clip": 0.3, "epochs": 80},
     "mnist5000": {"learning_rate": 4.0, "clip": 0.3, "epochs": 80},
+    "digits_frozen": {"learning_rate": 4.0, "clip": 0.3, "epochs": 80},
+    "mnist5000_frozen": {"learning_rate": 4.0, "clip": 0.3, "epochs": 80},
 }
 """Of DP-SGD: on digits, of rates from 2 to 8, clips of 0.3 and 1 and 20 to 80 epochs, the best at epsilon 2."""
 
