@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from teacher_student.aggregation.label_session import LabelSession
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
 from teacher_student.aggregation.votes import Table, add_votes, empty_counts, keep_allowed
-from teacher_student.arguments import Integers
+from teacher_student.arguments import ArgumentError, Integers
 from teacher_student.data import PrivateDataset
 from teacher_student.mechanisms import distance_to_instability
 from teacher_student.monitoring.console import Advance
@@ -24,9 +25,18 @@ from teacher_student.pipeline.stages import Run, Teachers, votes_on
 from teacher_student.privacy import Parameters
 from teacher_student.privacy.choosing import Request
 from teacher_student.privacy.planner import plan
-from teacher_student.student import Student, Targets, targets_from_labels
+from teacher_student.student import NoisyMaximum, Student, Targets, targets_from_labels
+from teacher_student.student.label_noise import MECHANISM
 
 ANSWERS = "labels"
+
+NOISES = {
+    "gnmax": ("gaussian", "scale"),
+    "confident_gnmax": ("gaussian", "query_scale"),
+    "lnmax": ("laplace", "scale"),
+    "exponential": ("gumbel", "scale"),
+}
+"""Of the votes for each class, where the label is their noisy maximum: its law, and which parameter is its scale."""
 
 
 def open_session(
@@ -102,14 +112,34 @@ def release_labels(run: Run, votes: Table, advance: Advance, account: Account | 
     """Ask the session for the labels of the public points that are wanted. Asking again gives the recorded answer."""
     settings, dataset, folder = run
     with open_session(settings, dataset, folder.private / SESSION, account) as session:
-        release = ask_in_rounds(session, dataset, votes, settings, advance)
+        known = with_known_noise(settings, session.mechanism.parameters)
+        release = ask_in_rounds(session, dataset, votes, known, advance)
     stages.keep(run, release)
     return release
 
 
 def teach(run: Run, release: Release, advance: Advance) -> Student:
     """Train the student on the targets of the release."""
-    return stages.teach_student(run, targets(release, run.settings, run.dataset), advance)
+    known = with_known_noise(run.settings, release.certificate.parameters)
+    return stages.teach_student(run._replace(settings=known), targets(release, known, run.dataset), advance)
+
+
+def with_known_noise(settings: RunSettings, parameters: Parameters) -> RunSettings:
+    """Return settings whose student knows the noise of its labels, where `label_noise` leaves that to the mechanism.
+
+    Raises:
+        ArgumentError: a mechanism whose labels are no noisy maximum of the votes.
+    """
+    if settings.student.label_noise != MECHANISM:
+        return settings
+    if parameters.mechanism not in NOISES:
+        raise ArgumentError(
+            f"student.settings.label_noise must be a rate or rows for mechanism={parameters.mechanism}, got {MECHANISM}; "
+            f"the noise is known of labels by {', '.join(NOISES)}"
+        )
+    law, scale = NOISES[parameters.mechanism]
+    noise = NoisyMaximum(law, float(getattr(parameters, scale)) / settings.num_teachers)
+    return dataclasses.replace(settings, student=dataclasses.replace(settings.student, label_noise=noise))
 
 
 def targets(release: Release, settings: RunSettings, dataset: PrivateDataset) -> Targets:

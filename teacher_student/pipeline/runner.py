@@ -30,7 +30,8 @@ from teacher_student.pipeline.stages import Run
 from teacher_student.pipeline.student_files import save_student
 from teacher_student.privacy import Certificate, Parameters
 from teacher_student.privacy.foresight import few_answers, remedy
-from teacher_student.student import LabelNoise, QuerySettings, Student
+from teacher_student.student import QuerySettings, Student
+from teacher_student.student.label_noise import known_noise
 from teacher_student.teachers.trainer import quiet
 
 
@@ -165,13 +166,13 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
     if settings.privacy.bins is not None and settings.queries != QuerySettings():
         raise ArgumentError(f"queries must be left as they are (order: file, all points) for soft labels, got {settings.queries}")
     settings.queries.asked(len(dataset.public_features))
-    LabelNoise(settings.student.label_noise, dataset.num_classes)
     if settings.correction.rounds and privacy.mechanism != fractions.MECHANISM:
         rounds = settings.correction.rounds
         raise ArgumentError(
             f"correction.rounds must be 0 for mechanism={privacy.mechanism}, got {rounds}; it needs noisy_fraction"
         )
     parameters = answers_of(settings).check(settings, dataset)
+    known_noise(hard_labels.with_known_noise(settings, parameters).student.label_noise, dataset.num_classes)
     stages.check_teachers(dataset, settings)
     return parameters
 

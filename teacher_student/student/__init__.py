@@ -10,6 +10,7 @@ from teacher_student.student.fitting import fit_student, predict_probabilities
 from teacher_student.student.label_noise import LabelNoise
 from teacher_student.student.methods import METHODS
 from teacher_student.student.module import Student
+from teacher_student.student.noisy_maximum import NoisyMaximum
 from teacher_student.student.queries import ORDERS, QuerySettings, next_points, resample
 from teacher_student.student.settings import StudentSettings
 from teacher_student.student.standardize import Standardized
@@ -21,6 +22,7 @@ __all__ = [
     "UNANSWERED",
     "Augmentation",
     "LabelNoise",
+    "NoisyMaximum",
     "QuerySettings",
     "Standardized",
     "Student",

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from teacher_student.arguments import positive_integer, positive_number
 from teacher_student.student.augmentations import Views, views_of
 from teacher_student.student.fitting import LARGEST_SEED, check_points, fit_once, quiet
-from teacher_student.student.label_noise import LabelNoise
+from teacher_student.student.label_noise import KnownNoise, LabelNoise
 from teacher_student.student.methods import Method
 from teacher_student.student.methods.interface import Labeled, Networks
 from teacher_student.student.module import Report, Student
@@ -43,7 +43,7 @@ class Correction(Method):
 
     uses_unlabeled = False
 
-    def __init__(self, settings: StudentSettings, noise: LabelNoise, views: Views, before: nn.Module, step: float) -> None:
+    def __init__(self, settings: StudentSettings, noise: KnownNoise, views: Views, before: nn.Module, step: float) -> None:
         super().__init__(settings, noise, views)
         self.before = before.requires_grad_(requires_grad=False)
         self.step = step

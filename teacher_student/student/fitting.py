@@ -18,7 +18,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sequential
 
 from teacher_student.arguments import ArgumentError, positive_integer
 from teacher_student.student.augmentations import views_of
-from teacher_student.student.label_noise import LabelNoise
+from teacher_student.student.label_noise import known_noise
 from teacher_student.student.methods import METHODS, Method
 from teacher_student.student.module import Report, Student
 from teacher_student.student.propagation import propagate
@@ -64,7 +64,7 @@ def fit_student(
     points = torch.as_tensor(features)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        noise = LabelNoise(settings.label_noise, targets.probabilities.shape[1])
+        noise = known_noise(settings.label_noise, targets.probabilities.shape[1])
         method = METHODS[settings.method](settings, noise, views_of(points, settings.augmentation))
         released = targets
         for fit in range(1, method.rounds + 1):

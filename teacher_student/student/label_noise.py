@@ -5,6 +5,7 @@ theorem 2. A noisy maximum releases the plurality most of the time and another c
 noise, which is public. Row `y` of the transition matrix T holds the probability of each released label where the clean one is
 `y`. A student that predicts p then predicts the released label j with probability (T^T p)_j, and the cross-entropy of *that*
 against the released label is smallest, in expectation, where p is right about the clean one. T must rest on public numbers alone.
+Where the mechanism's own noise is known, no T is needed: see `noisy_maximum`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from teacher_student.arguments import ArgumentError, finite_number, positive_integer
+from teacher_student.student.noisy_maximum import NoisyMaximum
+
+MECHANISM = "mechanism"
+"""Says that the noise is the answering mechanism's, which only a run knows."""
 
 MOST_CLASSES = 2**15
 """Votes are 16-bit."""
@@ -43,7 +48,18 @@ def symmetric_noise(rate: float, num_classes: int) -> npt.NDArray[np.float32]:
     return matrix
 
 
-def checked_label_noise(name: str, value: object) -> float | tuple[tuple[float, ...], ...]:
+def checked_label_noise(name: str, value: object) -> str | NoisyMaximum | float | tuple[tuple[float, ...], ...]:
+    """Return `MECHANISM`, a mechanism's noise, a rate of symmetric noise, or the rows of a transition matrix.
+
+    Raises:
+        ArgumentError: what `checked_transition` raises.
+    """
+    if isinstance(value, NoisyMaximum) or (isinstance(value, str) and value == MECHANISM):
+        return value
+    return checked_transition(name, value)
+
+
+def checked_transition(name: str, value: object) -> float | tuple[tuple[float, ...], ...]:
     """Return a rate of symmetric noise, or the rows of a transition matrix.
 
     Raises:
@@ -83,7 +99,7 @@ class LabelNoise(nn.Module):
     def __init__(self, noise: float | Sequence[Sequence[float]], num_classes: int) -> None:
         super().__init__()
         positive_integer("num_classes", num_classes, minimum=2, maximum=MOST_CLASSES)
-        known = checked_label_noise("student.settings.label_noise", noise)
+        known = checked_transition("student.settings.label_noise", noise)
         rows = symmetric_noise(known, num_classes) if isinstance(known, float) else np.array(known, dtype=np.float32)
         if rows.shape != (num_classes, num_classes):
             raise ArgumentError(f"student.settings.label_noise must have {num_classes} rows, one for each class, got {len(rows)}")
@@ -100,3 +116,21 @@ class LabelNoise(nn.Module):
     def released(self, probabilities: Tensor) -> Tensor:
         """Return (batch, num_classes) probabilities of the released label, given those of the clean class."""
         return probabilities if self.transition is None else probabilities @ self.transition
+
+
+KnownNoise = LabelNoise | NoisyMaximum
+
+
+def known_noise(noise: str | NoisyMaximum | float | Sequence[Sequence[float]], num_classes: int) -> KnownNoise:
+    """Return what `StudentSettings.label_noise` stands for.
+
+    Raises:
+        ArgumentError: noise of other than `num_classes` classes, or `MECHANISM` outside of a run.
+    """
+    if isinstance(noise, NoisyMaximum):
+        return noise
+    if isinstance(noise, str):
+        raise ArgumentError(
+            f"student.settings.label_noise must be a NoisyMaximum outside of a run, got {noise!r}; only a run knows its mechanism"
+        )
+    return LabelNoise(noise, num_classes)

@@ -9,6 +9,7 @@ from teacher_student.arguments import ArgumentError, choice, finite_number, frac
 from teacher_student.student.augmentations import Augmentation
 from teacher_student.student.label_noise import checked_label_noise
 from teacher_student.student.methods import METHODS
+from teacher_student.student.noisy_maximum import NoisyMaximum
 from teacher_student.student.targets import UNANSWERED
 
 MEAN_TEACHER_DECAY = 0.99
@@ -32,7 +33,8 @@ class StudentSettings:
         average_decay: decay of the running average of the weights that is kept in the end; 0 keeps the last weights, and
             is `MEAN_TEACHER_DECAY` for a mean teacher, which cannot do without.
         label_noise: public belief how often a released label is not the point's class: a probability, or (num_classes,
-            num_classes) rows of probabilities (see `label_noise.LabelNoise`). 0 takes labels at their word.
+            num_classes) rows of probabilities (see `label_noise.LabelNoise`). 0 takes labels at their word. "mechanism" takes the
+            noise of the mechanism that answers in the run, elsewhere a `NoisyMaximum` says it: the student learns vote shares.
         propagation: how much the targets of a point's neighbours count beside its own, before anything is learned (see
             `propagation`); every point then has a label. 0 leaves targets as they are.
         propagation_neighbours: of each point among the public ones.
@@ -56,7 +58,7 @@ class StudentSettings:
     prior_precision: float = 0.0
     label_smoothing: float = 0.0
     average_decay: float = 0.0
-    label_noise: float | Sequence[Sequence[float]] = 0.0
+    label_noise: float | Sequence[Sequence[float]] | str | NoisyMaximum = 0.0
     propagation: float = 0.0
     propagation_neighbours: int = 5
     method: str = "supervised"

@@ -96,6 +96,10 @@ def noisy(noise, num_classes):
     return student.LabelNoise(noise, num_classes)(torch.zeros(3, num_classes))
 
 
+def outvoted(law, scale):
+    return student.NoisyMaximum(law, scale)(torch.zeros(3, 2))
+
+
 def budgeted(**given):
     """The settings, and the account that they open."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
@@ -209,7 +213,7 @@ SETTINGS = {
     "prior_precision": SHARE,
     "label_smoothing": SHARE,
     "average_decay": SHARE,
-    "label_noise": st.sampled_from([0.0, 0.1, ((0.9, 0.1), (0.2, 0.8))]),
+    "label_noise": st.sampled_from([0.0, 0.1, ((0.9, 0.1), (0.2, 0.8)), student.NoisyMaximum("laplace", 0.2)]),
     "method": st.sampled_from(sorted(student.METHODS)),
     "unlabeled_weight": SHARE,
     "ramp_up": SHARE,
@@ -244,7 +248,8 @@ STUDENT = {
         },
     ),
     "Augmentation": Door(student.Augmentation, AUGMENTATION),
-    "LabelNoise": Door(noisy, {"noise": SETTINGS["label_noise"], "num_classes": integers(2, 2)}),
+    "LabelNoise": Door(noisy, {"noise": st.sampled_from([0.0, 0.1, ((0.9, 0.1), (0.2, 0.8))]), "num_classes": integers(2, 2)}),
+    "NoisyMaximum": Door(outvoted, {"law": st.sampled_from(["gaussian", "laplace", "gumbel"]), "scale": EPSILON}),
     "correct_student": Door(
         corrected,
         {"labels": LABELS, "seed": integers(0), "step": EPSILON, **{name: SETTINGS[name] for name in ("epochs", "batch_size")}},

@@ -8,6 +8,7 @@ import functools
 import json
 import shutil
 import stat
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from teacher_student.app import compose, settings_from_config
 from teacher_student.monitoring.console import Display
 from teacher_student.pipeline import RunSettings, hard_labels, load_student, query_rounds, run, stages, verify_folder
 from teacher_student.pipeline.settings import Estimator
-from teacher_student.student import predict_probabilities
+from teacher_student.student import NoisyMaximum, fit_student, predict_probabilities
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -262,3 +263,38 @@ def test_hardly_any_labels_are_warned_of_before_teachers_are_trained(tmp_path, m
             run(settings(f"teachers.number={teachers}"), tmp_path / teachers, Display("plain"))
         assert ("Warning: expect only about" in capsys.readouterr().out) is warned
     assert not (tmp_path / "20" / "private" / "session.sqlite").exists()  # to stop there spends nothing
+
+
+@pytest.mark.parametrize("mechanism", ["gnmax", "confident_gnmax", "lnmax", "exponential"])
+def test_the_student_is_told_the_noise_that_the_certificate_states(mechanism, tmp_path):
+    small = ["queries.total=60", "logger=none", "data.num_public=100", "student.settings.epochs=5", "teachers.training.steps=20"]
+    chosen = settings(f"mechanism={mechanism}", "student.settings.label_noise=mechanism", *small)
+    done = run(chosen, tmp_path / "run")
+    assert done.accuracy > 0.6
+    stated = json.loads((done.folder.release / "certificate.json").read_text())["parameters"]
+    scale = float(Fraction(str(stated["query_scale" if mechanism == "confident_gnmax" else "scale"])))
+    law = {"lnmax": "laplace", "exponential": "gumbel"}.get(mechanism, "gaussian")
+    assert done.student.method.noise == NoisyMaximum(law, scale / chosen.num_teachers)
+
+
+def test_students_between_rounds_know_the_noise_as_well(tmp_path, monkeypatch):
+    seen = []
+
+    def fit(network, features, targets, settings, **options):
+        seen.append(settings.label_noise)
+        return fit_student(network, features, targets, settings, **options)
+
+    monkeypatch.setattr(query_rounds, "fit_student", fit)
+    small = ["queries.order=uncertain", "queries.rounds=2", "queries.total=40", "logger=none", "student.settings.epochs=2"]
+    done = run(settings("mechanism=gnmax", "student.settings.label_noise=mechanism", *small), tmp_path / "run")
+    assert seen == [done.student.method.noise]
+
+
+@pytest.mark.parametrize(
+    "choice", [["mechanism=stability"], ["mechanism=noisy_fraction"], ["privacy.bins=10", "data.num_classes=2"]]
+)
+def test_labels_without_known_noise_are_refused_before_anything_is_spent(choice, tmp_path):
+    with pytest.raises(ArgumentError, match=r"student\.settings\.label_noise must be a rate or rows for mechanism=") as refusal:
+        run(settings("student.settings.label_noise=mechanism", *choice), tmp_path / "run")
+    assert "\n" not in str(refusal.value)
+    assert not (tmp_path / "run").exists()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from teacher_student.student.augmentations import Views
-from teacher_student.student.label_noise import LabelNoise
+from teacher_student.student.label_noise import KnownNoise
 from teacher_student.student.targets import Targets
 
 if TYPE_CHECKING:  # the settings import the methods, to know their names
@@ -52,7 +52,7 @@ class Method(nn.Module):
     uses_unlabeled = True
     """Whether a batch of unlabeled points is drawn beside each labeled one."""
 
-    def __init__(self, settings: StudentSettings, noise: LabelNoise, views: Views) -> None:
+    def __init__(self, settings: StudentSettings, noise: KnownNoise, views: Views) -> None:
         super().__init__()
         self.settings = settings
         self.noise = noise
@@ -71,7 +71,7 @@ class Method(nn.Module):
         raise NotImplementedError
 
     def cross_entropy(self, logits: Tensor, labeled: Labeled) -> Tensor:
-        """Return the weighted mean cross-entropy of targets against (batch, num_classes) logits of the clean classes."""
+        """Return the weighted mean cross-entropy of targets against (batch, num_classes) logits of what noise is put on."""
         smoothing = self.settings.label_smoothing
         losses = F.cross_entropy(self.noise(logits), labeled.probabilities, reduction="none", label_smoothing=smoothing)
         return (losses * labeled.weights).sum() / labeled.weights.sum().clamp_min(1)
