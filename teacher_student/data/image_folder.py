@@ -14,12 +14,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from teacher_student.arguments import ArgumentError, choice, file_path, positive_integer
 from teacher_student.data.dataset import PrivateDataset
+from teacher_student.data.encoded import encode
+from teacher_student.data.projected import project
 from teacher_student.data.splits import public_split
 from teacher_student.data.vision import scale_images
 
@@ -41,6 +44,11 @@ def load_image_folder(
     mean: float = 0.0,
     std: float = 1.0,
     flatten: bool = False,
+    encoder: Any = None,
+    layer: str | None = None,
+    components: int | None = None,
+    whiten: float = 1.0,
+    student_columns: bool = False,
     evaluation_public: bool = True,
     name: str | None = None,
 ) -> PrivateDataset:
@@ -59,6 +67,11 @@ def load_image_folder(
         mean: public constant subtracted from the values in [0, 1].
         std: public constant that divides them.
         flatten: return (n, values) instead of (n, channels, size, size).
+        encoder: a frozen network to see the images through (see `encode`), or None.
+        layer: with an encoder: see `encode`.
+        components: principal components of the public images as features instead (see `project`), or None.
+        whiten: with components: see `project`.
+        student_columns: with components: only the teachers see them.
         evaluation_public: False if the evaluation set must stay private.
         name: for reports; None takes the folder's name.
 
@@ -85,7 +98,7 @@ def load_image_folder(
     def scale(pixels: list[Pixels]) -> npt.NDArray[np.float32]:
         return scale_images(np.stack(pixels), mean, std, flatten)
 
-    return PrivateDataset(
+    dataset = PrivateDataset(
         name=top.name if name is None else name,
         num_classes=len(names),
         class_names=names,
@@ -99,6 +112,7 @@ def load_image_folder(
         ids_name_labels=not names_only,
         neighbours="" if label_private is None else "label_only",
     )
+    return project(encode(dataset, encoder, layer=layer), components, whiten=whiten, student_columns=student_columns)
 
 
 def _public_images(public: str | Path, size: int, colour: bool) -> list[Pixels]:

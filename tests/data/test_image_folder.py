@@ -55,6 +55,19 @@ def test_a_damaged_private_file_is_no_record_and_goes_unmentioned(folders, capfd
     assert capfd.readouterr() == ("", "")
 
 
+def test_images_through_a_residual_network(folders):
+    """torchvision's own, with BatchNorm: what it says of an image does not depend on the others."""
+    from torchvision.models import resnet18
+
+    seen = {"size": 16, "encoder": resnet18(), "layer": "avgpool", "evaluation": None, "class_names": ["cat", "dog"]}
+    before = read(folders, **seen).private_features
+    assert before.shape == (6, 512)
+    (folders / "private" / "cat" / "1.png").unlink()
+    after = read(folders, **seen, components=1)
+    assert after.public_features.shape == (2, 1)
+    assert (after.student_encoding.inner.project(read(folders, size=16).private_features) == before[[0, 2, 3, 4, 5]]).all()
+
+
 @pytest.mark.parametrize("which", ["public", "evaluation/cat"])
 def test_a_damaged_public_file_is_an_error(folders, which):
     (folders / which / "bad.png").write_bytes(b"no image")
