@@ -106,7 +106,7 @@ class NoisyMaximum:
 
     Attributes:
         law: of the noise on the votes for each class, one of `LAWS`.
-        scale: of that noise (sigma for the Gaussian) divided by the number of teachers; public.
+        scale: of that noise (sigma for the Gaussian) divided by the number of teachers, whether all of them vote or not; public.
 
     Raises:
         ArgumentError: another law, or a scale that is no number above 0 or beyond 1e12 or 1e-12.
