@@ -25,10 +25,10 @@ SHORTENINGS = {
     "adult_soft": "queries.total=null",
     "blobs": "data.num_private=1000 data.num_public=50 data.num_evaluation=50",
     "digits": "",
-    "digits_frozen": "data.encoder.steps=2",
+    "digits_frozen": "data.encoder.steps=2 mechanism.votes_per_teacher=12",
     "mnist": "+data.num_public=30",
     "mnist5000": "+data.num_private=500 +data.num_public=50",
-    "mnist5000_frozen": "+data.num_private=500 +data.num_public=50 data.encoder.steps=2",
+    "mnist5000_frozen": "+data.num_private=500 +data.num_public=50 data.encoder.steps=2 mechanism.votes_per_teacher=12",
     "table": TABLE,
 }
 """What each needs beside `SHORT`: `table` and `mnist` read the files written below."""
