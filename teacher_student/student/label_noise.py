@@ -20,12 +20,10 @@ from torch.nn import functional as F
 
 from teacher_student.arguments import ArgumentError, finite_number, positive_integer
 from teacher_student.student.noisy_maximum import NoisyMaximum
+from teacher_student.student.targets import MOST_CLASSES
 
 MECHANISM = "mechanism"
 """Says that the noise is the answering mechanism's, which only a run knows."""
-
-MOST_CLASSES = 2**15
-"""Votes are 16-bit."""
 
 ROUNDING = 1e-4
 """How far the sum of a row may be from 1."""
@@ -100,11 +98,7 @@ class LabelNoise(nn.Module):
         super().__init__()
         positive_integer("num_classes", num_classes, minimum=2, maximum=MOST_CLASSES)
         known = checked_transition("student.settings.label_noise", noise)
-        rows = symmetric_noise(known, num_classes) if isinstance(known, float) else np.array(known, dtype=np.float32)
-        if rows.shape != (num_classes, num_classes):
-            raise ArgumentError(f"student.settings.label_noise must have {num_classes} rows, one for each class, got {len(rows)}")
-        clean = np.array_equal(rows, np.eye(num_classes))
-        self.register_buffer("transition", None if clean else torch.as_tensor(rows), persistent=False)
+        self.register_buffer("transition", _transition(known, num_classes), persistent=False)
 
     def forward(self, logits: Tensor) -> Tensor:
         """Return (batch, num_classes) logits of the released label, given those of the clean class."""
@@ -116,6 +110,16 @@ class LabelNoise(nn.Module):
     def released(self, probabilities: Tensor) -> Tensor:
         """Return (batch, num_classes) probabilities of the released label, given those of the clean class."""
         return probabilities if self.transition is None else probabilities @ self.transition
+
+
+def _transition(noise: float | tuple[tuple[float, ...], ...], num_classes: int) -> Tensor | None:
+    """Return the matrix, or None where labels are right: without noise, no table grows with the square of the classes."""
+    if noise == 0:
+        return None
+    rows = symmetric_noise(noise, num_classes) if isinstance(noise, float) else np.array(noise, dtype=np.float32)
+    if rows.shape != (num_classes, num_classes):
+        raise ArgumentError(f"student.settings.label_noise must have {num_classes} rows, one for each class, got {len(rows)}")
+    return None if np.array_equal(rows, np.eye(num_classes)) else torch.as_tensor(rows)
 
 
 KnownNoise = LabelNoise | NoisyMaximum

@@ -15,6 +15,9 @@ import numpy.typing as npt
 from teacher_student.arguments import ArgumentError, choice, floats, positive_integer, whole_numbers
 from teacher_student.labels import ABSTAIN
 
+MOST_CLASSES = 2**15
+"""Votes are 16-bit."""
+
 UNANSWERED = ("uniform", "random", "drop", "unlabeled")
 """What a paid non-answer becomes: a soft label of 1/C each; a random label; nothing; an unlabeled point to learn from."""
 
@@ -43,17 +46,17 @@ def targets_from_labels(labels: npt.ArrayLike, num_classes: int, *, unanswered: 
 
     Args:
         labels: (num_queries,) class index, `ABSTAIN` or `HALTED`.
-        num_classes: number of classes.
+        num_classes: number of classes, at most `MOST_CLASSES`.
         unanswered: one of `UNANSWERED`, what a paid non-answer becomes.
         seed: for `random`; post-processing needs no secret randomness.
 
     Raises:
-        ArgumentError: a label that is no class, or a release without a single answer.
+        ArgumentError: too many classes, a label that is no class, or a release without a single answer.
     """
     labels = whole_numbers("labels", labels)
     positive_integer("seed", seed, minimum=0)
     choice("unanswered", unanswered, UNANSWERED)
-    positive_integer("num_classes", num_classes, minimum=2)
+    num_classes = positive_integer("num_classes", num_classes, minimum=2, maximum=MOST_CLASSES)
     if (
         labels.ndim != 1
         or not np.issubdtype(labels.dtype, np.integer)
@@ -65,7 +68,7 @@ def targets_from_labels(labels: npt.ArrayLike, num_classes: int, *, unanswered: 
     if not answered.any():
         raise ArgumentError("labels must hold at least one answer, got none; raise epsilon, the cutoff or the number of teachers")
     probabilities = np.full((len(labels), num_classes), 1 / num_classes, dtype=np.float32)
-    probabilities[answered] = np.eye(num_classes, dtype=np.float32)[labels[answered]]
+    _be_certain(probabilities, answered, labels[answered])
     return _targets(probabilities, answered, abstained, unanswered, seed)
 
 
@@ -113,6 +116,12 @@ def _complete(table: npt.NDArray[np.float32], known: npt.NDArray[np.bool_]) -> n
     return np.where(total > 0, filled / np.where(total > 0, total, 1), 1 / table.shape[1]).astype(np.float32)
 
 
+def _be_certain(probabilities: npt.NDArray[np.float32], points: npt.NDArray[np.bool_], classes: npt.NDArray[np.integer]) -> None:
+    """Give all of the probability on some points to one class each, in place."""
+    probabilities[points] = 0
+    probabilities[points, classes] = 1
+
+
 def _targets(
     probabilities: npt.NDArray[np.float32],
     answered: npt.NDArray[np.bool_],
@@ -125,6 +134,6 @@ def _targets(
     has_target = answered | abstained if unanswered in ("uniform", "random") else answered
     if unanswered == "random":
         guesses = np.random.default_rng(seed).integers(num_classes, size=int(abstained.sum()))
-        probabilities[abstained] = np.eye(num_classes, dtype=np.float32)[guesses]
+        _be_certain(probabilities, abstained, guesses)
     unlabeled = ~has_target & ~(abstained & (unanswered == "drop"))
     return Targets(probabilities, has_target.astype(np.float32), unlabeled)

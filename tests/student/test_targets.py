@@ -1,10 +1,13 @@
 """What non-answers become, and that halted queries never get a target."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from teacher_student import ABSTAIN, HALTED, ArgumentError
-from teacher_student.student import targets_from_labels, targets_from_scores
+from teacher_student.student import LabelNoise, targets_from_labels, targets_from_scores
+from teacher_student.student.targets import MOST_CLASSES
 
 LABELS = np.array([2, 0, ABSTAIN, HALTED, 1, ABSTAIN])
 
@@ -80,3 +83,23 @@ def test_bad_scores_are_refused(scores):
 def test_bad_labels_are_refused(labels):
     with pytest.raises(ArgumentError, match="labels must"):
         targets_from_labels(np.array(labels), 3)
+
+
+@pytest.mark.parametrize("num_classes", [1, MOST_CLASSES + 1, 2**63, 10**400])
+def test_too_few_or_too_many_classes_are_refused(num_classes):
+    with pytest.raises(ArgumentError, match="num_classes must be an integer from 2 to"):
+        targets_from_labels(LABELS, num_classes)
+
+
+def test_memory_grows_with_classes_and_not_with_their_square():
+    tracemalloc.start()
+    for targets in (
+        targets_from_labels(LABELS, MOST_CLASSES, unanswered="random"),
+        targets_from_scores(np.eye(2, MOST_CLASSES), abstained=[False, False], unanswered="random"),
+    ):
+        assert targets.probabilities.shape[1] == MOST_CLASSES
+        assert np.allclose(targets.probabilities.sum(1), 1, atol=1e-4)
+    assert LabelNoise(0.0, MOST_CLASSES).transition is None
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**27 < MOST_CLASSES**2
