@@ -58,7 +58,7 @@ def _checked(encoder: Any, layer: str | None) -> nn.Module:
     network = encoder if isinstance(encoder, nn.Module) else encoder() if callable(encoder) else encoder
     if not isinstance(network, nn.Module):
         raise ArgumentError(f"encoder must be a torch module or return one when it is called, got {type(network).__name__}")
-    if layer is not None and layer not in dict(network.named_modules()):
+    if layer is not None and not (isinstance(layer, str) and layer in dict(network.named_modules())):
         names = ", ".join(name for name, _ in network.named_children())
         raise ArgumentError(f"layer must name a submodule of the encoder such as {names}, got {layer!r}")
     return frozen(network)

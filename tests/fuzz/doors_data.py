@@ -83,6 +83,12 @@ def from_torch(private, public, **options):
     return data.from_torch(made if private is None else private, made if public is None else public, **options)
 
 
+def seen_through(layer, **changes):
+    from torch import nn
+
+    return data.encode(dataset(**changes), nn.Sequential(nn.Linear(2, 3), nn.Tanh()), layer=layer)
+
+
 PIXEL = bytes.fromhex("89504e470d0a1a0a")
 DATA = {
     "assign_shards": Door(data.assign_shards, {"ids": IDS, "num_shards": integers(), "key": KEY}),
@@ -182,6 +188,14 @@ DATA = {
         },
         weight=0.3,
         kept=("dataset",),
+    ),
+    "encode": Door(
+        seen_through,
+        {"private_features": TABLE, "public_features": TABLE, "layer": st.sampled_from([None, "0"])},
+        weight=0.4,
+    ),
+    "pretrained": Door(
+        data.pretrained, {"name": st.just("digits"), "steps": integers(1, 2), "seed": SEED}, weight=0.02, kept=("steps",)
     ),
     "load_digits": Door(
         data.load_digits, {"num_private": integers(1, 900), "num_public": integers(1, 400), **IMAGES}, weight=0.2
