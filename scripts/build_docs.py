@@ -8,7 +8,9 @@ Open build/docs/index.html afterwards: no server is needed.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
+import inspect
 import pkgutil
 import sys
 import warnings
@@ -33,7 +35,19 @@ def load_modules(package: str) -> list[ModuleType]:
             for annotation in getattr(getattr(kind, "__new__", None), "__annotations__", {}).values():
                 if isinstance(annotation, ForwardRef):  # of a NamedTuple, which does not say where its names are from
                     annotation.__forward_module__ = kind.__module__
+            if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+                _say_where_fields_are_from(kind)
     return modules
+
+
+def _say_where_fields_are_from(kind: type) -> None:
+    """A constructor holds the annotations of inherited fields as texts; their names are those of the base's module."""
+    given = inspect.get_annotations(kind.__init__)
+    for base in kind.__mro__:
+        for name, text in inspect.get_annotations(base).items():
+            if isinstance(text, str) and given.get(name) == text:
+                given[name] = ForwardRef(text, module=base.__module__)
+    kind.__init__.__annotations__ = given
 
 
 def build(package: str, out: Path) -> list[str]:

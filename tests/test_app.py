@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import shlex
 import subprocess
@@ -112,6 +113,14 @@ def test_a_slip_is_one_line_and_exit_code_two(arguments, says, tmp_path, monkeyp
     assert says in complaint
     assert len(complaint.strip().splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_module_speaks_only_where_it_is_the_program(capsys):
+    importlib.import_module("teacher_student.app.__main__")
+    assert capsys.readouterr() == ("", "")
+    done = subprocess.run([sys.executable, "-m", "teacher_student.app", "--help"], capture_output=True, text=True, check=False)
+    assert dispatch(["--help"]) == 0
+    assert (done.returncode, done.stdout, done.stderr) == (0, *capsys.readouterr())
 
 
 def test_the_command_itself_ends_with_code_two(tmp_path):

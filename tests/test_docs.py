@@ -14,8 +14,18 @@ import teacher_student
 pytest.importorskip("pdoc")
 SCRIPT = Path(__file__).parents[1] / "scripts" / "build_docs.py"
 
+FRACTIONS = """from __future__ import annotations
+import dataclasses
+from fractions import Fraction
+@dataclasses.dataclass
+class Parts:
+    'Some.'
+    part: Fraction
+"""
+INHERITED = "import dataclasses\nfrom .parts import Parts\n@dataclasses.dataclass\nclass More(Parts):\n    'More.'\n"
 PACKAGES = {
     "sound": ('def answer() -> int:\n    """Return it."""\n    return 42\n', ""),
+    "inherited": (INHERITED, ""),
     "missing": ('"""Text."""\n__all__ = ["nowhere"]\n', "nowhere"),
     "typeless": (
         '"""Text."""\nfrom __future__ import annotations\ndef answer(x: Unknown) -> int:\n    """Return it."""\n',
@@ -37,6 +47,7 @@ def test_every_fault_is_a_warning(script, name, tmp_path, monkeypatch):
     source, fault = PACKAGES[name]
     (tmp_path / f"docs_{name}").mkdir()
     (tmp_path / f"docs_{name}" / "__init__.py").write_text(source)
+    (tmp_path / f"docs_{name}" / "parts.py").write_text(FRACTIONS)
     monkeypatch.syspath_prepend(tmp_path)
     complaints = script.build(f"docs_{name}", tmp_path / "out")
     assert bool(complaints) == bool(fault)

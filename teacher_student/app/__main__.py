@@ -2,4 +2,5 @@
 
 from teacher_student.app import main
 
-main()
+if __name__ == "__main__":
+    main()
