@@ -7,29 +7,35 @@ from typing import TYPE_CHECKING
 from teacher_student.lazy import exported
 
 if TYPE_CHECKING:
-    from teacher_student.aggregation.fraction_release import FractionRelease
     from teacher_student.aggregation.fractions import FractionSession, label_fractions
     from teacher_student.aggregation.label_session import LabelSession
     from teacher_student.aggregation.labelling import label
     from teacher_student.aggregation.ledger import Ledger
     from teacher_student.aggregation.private_selection import select_privately
     from teacher_student.aggregation.release import Release
+    from teacher_student.aggregation.scores import ScoreSession, add_scores, average_scores, empty_sums
     from teacher_student.aggregation.soft_label import SoftLabelSession, label_soft
     from teacher_student.aggregation.soft_release import SoftRelease
+    from teacher_student.aggregation.sum_release import FractionRelease, ScoreRelease
     from teacher_student.aggregation.votes import add_votes, count_votes, empty_counts
 
 _HOMES = {
     "Account": "ledger",
-    "FractionRelease": "fraction_release",
+    "FractionRelease": "sum_release",
     "FractionSession": "fractions",
     "LabelSession": "label_session",
     "Ledger": "ledger",
     "Release": "release",
+    "ScoreRelease": "sum_release",
+    "ScoreSession": "scores",
     "SoftLabelSession": "soft_label",
     "SoftRelease": "soft_release",
+    "add_scores": "scores",
     "add_votes": "votes",
+    "average_scores": "scores",
     "count_votes": "votes",
     "empty_counts": "votes",
+    "empty_sums": "scores",
     "label": "labelling",
     "select_privately": "private_selection",
     "label_fractions": "fractions",
@@ -43,11 +49,16 @@ __all__ = [
     "LabelSession",
     "Ledger",
     "Release",
+    "ScoreRelease",
+    "ScoreSession",
     "SoftLabelSession",
     "SoftRelease",
+    "add_scores",
     "add_votes",
+    "average_scores",
     "count_votes",
     "empty_counts",
+    "empty_sums",
     "label",
     "label_fractions",
     "label_soft",

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from teacher_student.aggregation.fraction_release import FractionRelease, fractions_of
 from teacher_student.aggregation.label_session import check_batch, check_votes
 from teacher_student.aggregation.ledger import Account
-from teacher_student.aggregation.session import Keeping, Session, names_of_classes
+from teacher_student.aggregation.session import Keeping
+from teacher_student.aggregation.sum_release import FractionRelease, fractions_of
+from teacher_student.aggregation.sum_session import SumSession
 from teacher_student.aggregation.votes import check_few_votes
 from teacher_student.arguments import Floats, Integers, positive_integer
-from teacher_student.mechanisms.interface import build_mechanism
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.privacy import NoisyFraction, calibrate
 
 
-class FractionSession(Session):
+class FractionSession(SumSession):
     """Noisy vote counts for queries that arrive online, in batches, over days and restarts.
 
     Args:
@@ -55,25 +55,18 @@ class FractionSession(Session):
         account: Account | None = None,
         hyperparameters: str = "fixed",
     ) -> None:
-        self._num_classes = positive_integer("num_classes", num_classes)
-        self._num_teachers = positive_integer("num_teachers", num_teachers)
         parameters = calibrate(
             "noisy_fraction",
             epsilon=epsilon,
             delta=delta,
             num_queries=max_answers,
-            num_classes=self._num_classes,
+            num_classes=positive_integer("num_classes", num_classes),
             votes_per_teacher=votes_per_teacher,
         )
         assert isinstance(parameters, NoisyFraction)
-        self._parameters, self._answers_counted = parameters, self._num_classes
-        super().__init__(
-            build_mechanism(parameters),
-            epsilon=epsilon,
-            delta=delta,
-            settings={"answers": "fractions", "num_classes": self._num_classes, "num_teachers": self._num_teachers},
-            keeping=Keeping(state, noise, neighbours, account, hyperparameters),
-        )
+        self._parameters = parameters
+        keeping = Keeping(state, noise, neighbours, account, hyperparameters)
+        super().__init__("fractions", parameters, epsilon=epsilon, delta=delta, num_teachers=num_teachers, keeping=keeping)
 
     def answer(
         self, predictions: object = None, *, counts: object = None, query_ids: Sequence[str | int] | None = None
@@ -97,12 +90,11 @@ class FractionSession(Session):
         """Do what `answer` does, and return integer codes of the noisy counts, `HALTED` where there are none."""
         votes = check_votes(predictions, counts, self._num_classes, self._num_teachers)
         check_few_votes(predictions, self._parameters.votes_per_teacher)
-        return self.ask(votes.reshape(-1, 1), names_of_classes(query_ids, self._num_classes)).reshape(votes.shape)
+        return self.ask_sums(votes, query_ids)
 
     def release(self) -> FractionRelease:  # type: ignore[override]
         """Return all noisy counts so far, in the order of the queries, with their certificate."""
-        codes, certificate, queries = self._so_far(self._num_classes)
-        return FractionRelease(codes.reshape(-1, self._num_classes), certificate, queries)
+        return FractionRelease(*self._sums_so_far())
 
 
 def label_fractions(

@@ -201,9 +201,10 @@ class Session:
         )
 
 
-def names_of_classes(query_ids: Sequence[str | int] | None, num_classes: int) -> list[str] | None:
+def names_of_classes(query_ids: object, num_queries: int, num_classes: int) -> list[str] | None:
     """Return a name for every class of every query, where each class is a row of its own."""
-    return None if query_ids is None else [f"{name}{SEPARATOR}{label}" for name in query_ids for label in range(num_classes)]
+    names = check_query_ids(query_ids, num_queries)
+    return None if names is None else [f"{name}{SEPARATOR}{label}" for name in names for label in range(num_classes)]
 
 
 def check_noise(noise: object) -> Noise:

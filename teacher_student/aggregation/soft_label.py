@@ -113,7 +113,7 @@ class SoftLabelSession(Session):
             return self.ask(histograms(table, width), query_ids)
         classes = self._num_classes
         rows = np.moveaxis(table, 2, 1).reshape(len(table) * classes, -1)
-        names = names_of_classes(query_ids, classes)
+        names = names_of_classes(query_ids, len(table), classes)
         return self.ask(histograms(rows, np.repeat(width, classes)), names).reshape(len(table), classes)
 
     @property

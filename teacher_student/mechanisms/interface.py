@@ -17,6 +17,7 @@ from teacher_student.arguments import ArgumentError, Integers, positive_integer
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.privacy.noisy_fraction import NoisyFraction
 from teacher_student.privacy.noisy_max import NoisyMaxParameters
+from teacher_student.privacy.noisy_scores import NoisyScores
 from teacher_student.privacy.parameters import Parameters
 from teacher_student.privacy.threshold import ThresholdParameters
 
@@ -90,7 +91,7 @@ class Mechanism(Protocol):
 
 
 def build_mechanism(parameters: Parameters) -> Mechanism:
-    """Return the mechanism that `parameters` describe: online release, noisy fractions, or a noisy maximum.
+    """Return the mechanism that `parameters` describe: online release, noisy sums, or a noisy maximum.
 
     >>> from teacher_student.privacy import calibrate
     >>> type(build_mechanism(calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=50))).__name__
@@ -100,10 +101,10 @@ def build_mechanism(parameters: Parameters) -> Mechanism:
         from teacher_student.mechanisms.online_release import OnlineRelease
 
         return OnlineRelease(parameters)
-    if isinstance(parameters, NoisyFraction):
-        from teacher_student.mechanisms.noisy_fraction import NoisyFractionRelease
+    if isinstance(parameters, NoisyFraction | NoisyScores):
+        from teacher_student.mechanisms.noisy_sums import NoisySums
 
-        return NoisyFractionRelease(parameters)
+        return NoisySums(parameters)
     if isinstance(parameters, NoisyMaxParameters):
         from teacher_student.mechanisms.noisy_max import NoisyMax
 

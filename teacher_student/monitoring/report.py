@@ -15,6 +15,13 @@ from matplotlib.figure import Figure
 
 from teacher_student.monitoring import plots
 
+SCORE_NAMES = {
+    "scores": "released score",
+    "fractions": "share of the votes, with noise",
+    "mean scores": "mean score, in units of the norm, with noise",
+}
+"""What the numbers are that were released, by the kind of answers."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReleasedFacts:
@@ -25,7 +32,7 @@ class ReleasedFacts:
         settings: public settings by name, as shown in the table.
         choices: public settings by their names in the config, by which TensorBoard compares the runs of a sweep.
         certificate: the certificate's JSON as a mapping.
-        answers: what was released: labels, scores or fractions; they are in a file of that name.
+        answers: what was released: labels, scores, fractions or mean scores.
         labels: (num_queries,) released labels, or None.
         scores: (num_queries,) released scores or (num_queries, num_classes) noisy shares of the votes, NaN where not answered; or
             None. One of the two is given.
@@ -80,7 +87,7 @@ class ReleasedFacts:
         if self.labels is not None and self.answered:
             figures["Released labels by class"] = plots.released_classes(self.labels, self.class_names)
         if self.scores is not None and self.answered:
-            name = "released score" if self.answers == "scores" else "share of the votes, with noise"
+            name = SCORE_NAMES.get(self.answers, self.answers)
             figures[f"Released {self.answers}"] = plots.histogram(self.finite_scores, name, self.answers)
         if self.curve:
             figures["The student's training loss"] = plots.curve(self.curve, "epoch", "mean loss (nats)")

@@ -1,4 +1,4 @@
-"""What differs between kinds of answers, and nothing else; `hard_labels`, `soft_labels` and `fractions` offer these functions."""
+"""What differs between kinds of answers, and nothing else; `hard_labels`, `soft_labels`, `fractions` and `scores` offer these."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.aggregation.fraction_release import FractionRelease
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
 from teacher_student.aggregation.soft_release import SoftRelease
+from teacher_student.aggregation.sum_release import FractionRelease, ScoreRelease
 from teacher_student.data import PrivateDataset
 from teacher_student.monitoring.console import Advance
-from teacher_student.pipeline import fractions, hard_labels, soft_labels
+from teacher_student.pipeline import fractions, hard_labels, scores, soft_labels
 from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Run, Teachers
 from teacher_student.privacy import Parameters
 from teacher_student.student import Student, Targets
 
-AnyRelease = Release | SoftRelease | FractionRelease
+AnyRelease = Release | SoftRelease | FractionRelease | ScoreRelease
 
 
 class Answers(Protocol):
@@ -54,7 +54,9 @@ class Answers(Protocol):
 
 
 def answers_of(settings: RunSettings) -> Answers:
-    """Return the way that the settings ask for: noisy fractions by their mechanism, scores where bins are set, else labels."""
+    """Return the way that the settings ask for: noisy sums by their mechanism, soft labels where bins are set, else labels."""
     if settings.privacy.mechanism == fractions.MECHANISM:
         return fractions
+    if settings.privacy.mechanism == scores.MECHANISM:
+        return scores
     return hard_labels if settings.privacy.bins is None else soft_labels

@@ -4,7 +4,8 @@ The student of a round is a function of released answers, so it is public, and s
 round a teacher is trained on its own shard again, record i weighted by 1 - p(y_i | x_i) under that student, and votes for the
 class that the student should believe *more* on a point: in the limit of a rich learner the sign of E[1(y = c) - p(c | x)], the
 direction in which cross-entropy falls (functional gradient descent: Friedman 2001; reweighting as in boosting). The shares of
-those votes move the student's logits (`teacher_student.student.correct_student`).
+those votes move the student's logits (`teacher_student.student.correct_student`). Or it says how much: the scores of
+a linear teacher after one step of training are its records' 1(y = c) - p(c | x), and their mean moves the student (`scores`).
 
 Privacy. A record reaches its own shard's teacher in every round and no other, so it still moves one vote of each query; that the
 teachers of a round depend on earlier answers makes the queries adaptive, which the session's cost covers. Weights are computed
@@ -14,6 +15,8 @@ default generator, from which every prediction draws, is put back: it would coun
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -21,7 +24,28 @@ from torch import nn
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import PrivateDataset, Shards
+from teacher_student.pipeline.folder import write_array
+from teacher_student.pipeline.stages import Run, Teachers, make_shards, train
 from teacher_student.student import predict_probabilities
+
+
+def correcting_teachers(run: Run, student: Callable[[], nn.Module], number: int) -> Teachers:
+    """Return the teachers of round `number`; weights and teachers are kept, so that a killed run makes the same ones.
+
+    Args:
+        run: whose records they learn from.
+        student: returns the network so far, if the weights are not there yet.
+        number: of the round, from 1.
+    """
+    shards, path = make_shards(run), run.folder.votes / f"weights_{number}.npy"
+    if not path.exists():
+        write_array(path, disbelief(student(), run.dataset, shards))
+    weights = np.load(path, allow_pickle=False)
+    return train(run, shards, silent, weights=weights, name=f"teachers_{number}")
+
+
+def silent(done: int, text: str) -> None:
+    """Show nothing: the display's bar counts the points that are asked."""
 
 
 def disbelief(student: nn.Module, dataset: PrivateDataset, shards: Shards) -> npt.NDArray[np.float32]:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.aggregation import FractionRelease, Release, SoftRelease, label
+from teacher_student.aggregation import FractionRelease, Release, ScoreRelease, SoftRelease, label
+from teacher_student.aggregation.saved_release import SavedRelease
 from teacher_student.arguments import ArgumentError, file_path
 from teacher_student.pipeline.budget import BudgetSettings
 
@@ -95,8 +96,7 @@ def verify_folder(folder: Path) -> str:
     )
 
 
-def _release_kind(path: Path) -> type[Release] | type[SoftRelease] | type[FractionRelease]:
+def _release_kind(path: Path) -> type[SavedRelease]:
     """Return what lies in a release folder, by the name of its table."""
-    if (path / "fractions.csv").exists():
-        return FractionRelease
-    return SoftRelease if (path / "scores.csv").exists() else Release
+    kinds: tuple[type[SavedRelease], ...] = (FractionRelease, ScoreRelease, SoftRelease)
+    return next((kind for kind in kinds if (path / kind.FILE).exists()), Release)

@@ -13,21 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from teacher_student.aggregation.fraction_release import FractionRelease
 from teacher_student.aggregation.fractions import FractionSession
 from teacher_student.aggregation.ledger import Account
+from teacher_student.aggregation.sum_release import FractionRelease
 from teacher_student.aggregation.votes import Table
 from teacher_student.arguments import ArgumentError, positive_integer
 from teacher_student.data import PrivateDataset
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import hard_labels, stages
-from teacher_student.pipeline.corrections import check_columns, disbelief
-from teacher_student.pipeline.folder import SESSION, write_array
+from teacher_student.pipeline.corrections import check_columns, correcting_teachers, silent
+from teacher_student.pipeline.folder import SESSION
 from teacher_student.pipeline.hard_labels import count_votes
 from teacher_student.pipeline.query_rounds import QUERIES_PER_ANSWER
 from teacher_student.pipeline.ranks import ALONE, Ranks
 from teacher_student.pipeline.settings import RunSettings
-from teacher_student.pipeline.stages import Run, Teachers, make_shards, train
+from teacher_student.pipeline.stages import Run, Teachers, make_shards
 from teacher_student.privacy import Parameters
 from teacher_student.student import Student, Targets, correct_student
 from teacher_student.teachers.nearest import nearest_points
@@ -110,19 +110,9 @@ def _ask(session: FractionSession, votes: Table, settings: RunSettings, number: 
 
 
 def _correcting_votes(run: Run, release: FractionRelease, number: int) -> Table:
-    """Return the votes of round `number`; weights, teachers and votes are kept, so that a killed run makes the same ones."""
-    shards = make_shards(run)
-    path = run.folder.votes / f"weights_{number}.npy"
-    if not path.exists():
-        student = _student(run, release, number - 1)
-        write_array(path, disbelief(student.publishable, run.dataset, shards))
-    weights = np.load(path, allow_pickle=False)
-    teachers = train(run, shards, _silent, weights=weights, name=f"teachers_{number}")
-    return collect_votes(run, teachers, _silent, ALONE, name=f"counts_{number}.npy")
-
-
-def _silent(done: int, text: str) -> None:
-    """Show nothing: the display's bar counts the points that are asked."""
+    """Return the votes of round `number`, which are kept."""
+    teachers = correcting_teachers(run, lambda: _student(run, release, number - 1).publishable, number)
+    return collect_votes(run, teachers, silent, ALONE, name=f"counts_{number}.npy")
 
 
 def teach(run: Run, release: FractionRelease, advance: Advance) -> Student:
@@ -133,7 +123,7 @@ def teach(run: Run, release: FractionRelease, advance: Advance) -> Student:
 def _student(run: Run, release: FractionRelease, rounds: int, advance: Advance | None = None) -> Student:
     """Return the student after `rounds` corrections: a function of the release, public points and public settings."""
     settings, dataset, _ = run
-    show = advance or _silent
+    show = advance or silent
     student = stages.teach_student(run, targets(release, settings, dataset), show, curves=advance is not None)
     for number in range(1, rounds + 1):
         student = correct_student(

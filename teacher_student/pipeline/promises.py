@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
+from teacher_student.arguments import ArgumentError, choice, finite_number, positive_integer, positive_number, probability
 from teacher_student.data import NEIGHBOURS
 from teacher_student.privacy import HYPERPARAMETERS
 
@@ -56,12 +56,17 @@ class CorrectionSettings:
 
     Attributes:
         rounds: rounds of teachers after the first.
-        step: how far the logits of a point move apart where all teachers agree.
+        step: of votes, how far the logits of a point move apart where all teachers agree; of scores, what a score of 1 says is
+            missing in probability.
+        shrinkage: of scores: what a move costs where the student is sure.
     """
 
     rounds: int = 0
     step: float = 2.0
+    shrinkage: float = 0.06
 
     def __post_init__(self) -> None:
         positive_integer("correction.rounds", self.rounds, minimum=0)
         positive_number("correction.step", self.step)
+        if finite_number("correction.shrinkage", self.shrinkage) < 0:
+            raise ArgumentError(f"correction.shrinkage must be at least 0, got {self.shrinkage}")

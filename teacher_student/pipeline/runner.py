@@ -18,7 +18,7 @@ from teacher_student.data import PrivateDataset, Shards
 from teacher_student.monitoring.console import Display
 from teacher_student.monitoring.report import PrivateFacts, ReleasedFacts, write_private_report, write_report
 from teacher_student.monitoring.tensorboard import write_private_events, write_released_events
-from teacher_student.pipeline import budget, fractions, hard_labels, stages
+from teacher_student.pipeline import budget, fractions, hard_labels, scores, stages
 from teacher_student.pipeline.answers import AnyRelease, answers_of
 from teacher_student.pipeline.baselines import baselines
 from teacher_student.pipeline.folder import SESSION, RunFolder, open_run, shared_run
@@ -104,6 +104,8 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
         raise ArgumentError(
             "trainer must be cpu for estimators as teachers: learner.num_workers gives them processes of their own"
         )
+    if ranks.several and settings.privacy.mechanism == scores.MECHANISM:
+        raise ArgumentError(f"trainer must have one device for mechanism={scores.MECHANISM}, got several processes")
     if ranks.several and settings.correction.rounds:
         raise ArgumentError(
             f"correction.rounds must be 0 for several processes, got {settings.correction.rounds}; use one device"
@@ -166,10 +168,10 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
     if settings.privacy.bins is not None and settings.queries != QuerySettings():
         raise ArgumentError(f"queries must be left as they are (order: file, all points) for soft labels, got {settings.queries}")
     settings.queries.asked(len(dataset.public_features))
-    if settings.correction.rounds and privacy.mechanism != fractions.MECHANISM:
+    if settings.correction.rounds and privacy.mechanism not in (fractions.MECHANISM, scores.MECHANISM):
         rounds = settings.correction.rounds
         raise ArgumentError(
-            f"correction.rounds must be 0 for mechanism={privacy.mechanism}, got {rounds}; it needs noisy_fraction"
+            f"correction.rounds must be 0 for mechanism={privacy.mechanism}, got {rounds}; only noisy sums have rounds"
         )
     parameters = answers_of(settings).check(settings, dataset)
     known_noise(hard_labels.with_known_noise(settings, parameters).student.label_noise, dataset.num_classes)

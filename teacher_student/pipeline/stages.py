@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch import nn
 
@@ -164,6 +165,14 @@ def teach_student(run: Run, targets: Targets, advance: Advance, *, curves: bool 
         trainer_options={**one_process(settings.trainer), "logger": logger},
         report=lambda epoch, loss: advance(epoch, f"loss {loss:.3f}"),
     )
+
+
+def untrained_student(run: Run) -> nn.Module:
+    """Return the student's network before it has learned anything: a function of public points and the seed."""
+    settings, dataset, _ = run
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        return student_network(settings.student_network, dataset.student_points, dataset.num_classes)()
 
 
 def one_process(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from teacher_student.privacy.certificate import HYPERPARAMETERS, NEIGHBOURS, Cer
 from teacher_student.privacy.filters import FILTERS, BasicFilter, Claim, Filter, GaussianFilter, RenyiFilter, make_filter
 from teacher_student.privacy.noisy_fraction import NoisyFraction
 from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax, NoisyMaxParameters
+from teacher_student.privacy.noisy_scores import NoisyScores
 from teacher_student.privacy.parameters import Parameters
 from teacher_student.privacy.redrawn import StabilityPaper, StabilityRedraw
 from teacher_student.privacy.selection import PrivateSelection, calibrate_selection
@@ -32,6 +33,7 @@ __all__ = [
     "LNMax",
     "NoisyFraction",
     "NoisyMaxParameters",
+    "NoisyScores",
     "Parameters",
     "PrivateSelection",
     "RenyiFilter",

@@ -8,6 +8,7 @@ from typing import Any
 from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
 from teacher_student.privacy.noisy_fraction import NoisyFraction
 from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax
+from teacher_student.privacy.noisy_scores import NoisyScores
 from teacher_student.privacy.parameters import Parameters
 from teacher_student.privacy.redrawn import StabilityPaper, StabilityRedraw
 from teacher_student.privacy.threshold import ThresholdParameters, check_cutoff
@@ -19,7 +20,7 @@ REGISTRY: dict[str, type[Parameters]] = {
 }
 """Mechanisms that release a class for each query."""
 
-_ALL: dict[str, type[Parameters]] = {**REGISTRY, NoisyFraction.mechanism: NoisyFraction}
+_ALL: dict[str, type[Parameters]] = {**REGISTRY, **{kind.mechanism: kind for kind in (NoisyFraction, NoisyScores)}}
 
 
 def calibrate(
@@ -28,7 +29,7 @@ def calibrate(
     """Return frozen parameters that spend at most `epsilon` at `delta`.
 
     Args:
-        mechanism: one of `MECHANISMS`, or noisy_fraction.
+        mechanism: one of `MECHANISMS`, or noisy_fraction or noisy_scores.
         epsilon: above 0.
         delta: strictly between 0 and 1.
         cutoff: paid non-answers before the session halts (stability mechanisms).

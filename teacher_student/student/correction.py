@@ -1,17 +1,27 @@
 """A student that is corrected: its logits move by what the teachers say it should believe more.
 
-Not in the paper: gradient boosting (Friedman 2001) whose gradients are votes. On a point with shares f(c) of votes for "believe c
-more", logit c is to become itself plus step / 2 * (C f(c) - 1); for two classes the log-odds move by step * (2 f(1) - 1). The
-student is fitted to those logits by least squares, weighted by the curvature of cross-entropy: the variance of what is missing,
-over classes drawn from what it said before. The loss is quadratic in the shares and its minimiser linear, so noise that is zero
-on average moves it by zero on average, and shares outside [0, 1] are as good as others.
+Not in the paper: gradient boosting (Friedman 2001) whose gradients come from the teachers.
+
+*By votes* (`correct_student`). On a point with shares f(c) of votes for "believe c more", logit c is to become itself plus
+step / 2 * (C f(c) - 1); for two classes the log-odds move by step * (2 f(1) - 1). The student is fitted to those logits by least
+squares, weighted by the curvature of cross-entropy: the variance of what is missing, over classes drawn from what it said before.
+
+*By scores* (`follow_scores`). On a point with mean scores h(c), which say how much, the logits move by the D that minimise
+
+    1/2 Var(D) + shrinkage/2 |D - mean D|^2 - step <h, D>,            Var over classes drawn from what it said before:
+
+where h is the mean of 1(y = c) - p(c | x) that is Newton's step for cross-entropy. The shrinkage keeps points on which the
+student is sure, whose variance is nearly 0, from running away.
+
+Either loss is quadratic in the student's logits and linear in what was released, so noise that is zero on average moves its
+minimiser by zero on average, and shares outside [0, 1] are as good as others.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,43 +29,48 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from teacher_student.arguments import positive_integer, positive_number
+from teacher_student.arguments import ArgumentError, finite_number, positive_integer, positive_number
 from teacher_student.student.augmentations import Views, views_of
 from teacher_student.student.fitting import LARGEST_SEED, check_points, fit_once, quiet
-from teacher_student.student.label_noise import KnownNoise, LabelNoise
+from teacher_student.student.label_noise import LabelNoise
 from teacher_student.student.methods import Method
 from teacher_student.student.methods.interface import Labeled, Networks
 from teacher_student.student.module import Report, Student
 from teacher_student.student.settings import StudentSettings
 from teacher_student.student.targets import Targets
 
+Losses = Callable[[Tensor, Tensor, Tensor], Tensor]
+
 
 class Correction(Method):
-    """Weighted least squares to moved logits.
+    """How a student moves from what it was.
 
     Args:
         settings: how the student learns.
         noise: of labels; not used.
         views: of the points.
         before: the network to correct.
-        step: how far.
+        losses_of: maps (batch, num_classes) logits before, logits now and what was released to (batch,) losses.
     """
 
     uses_unlabeled = False
 
-    def __init__(self, settings: StudentSettings, noise: KnownNoise, views: Views, before: nn.Module, step: float) -> None:
+    def __init__(self, settings: StudentSettings, noise: LabelNoise, views: Views, before: nn.Module, losses_of: Losses) -> None:
         super().__init__(settings, noise, views)
         self.before = before.requires_grad_(requires_grad=False)
-        self.step = step
+        self.losses_of = losses_of
 
     def labeled_loss(self, networks: Networks, labeled: Labeled) -> Tensor:
-        """Return the weighted mean of the variance of what is missing; `labeled.probabilities` are shares of votes."""
+        """Return the weighted mean of the points' losses; `labeled.probabilities` are what was released about them."""
         before = self.before.eval()(labeled.features)
-        wanted = before + self.step / 2 * (before.shape[1] * labeled.probabilities - 1)
-        missing = networks.student(labeled.features) - wanted
-        believed = before.softmax(dim=1)
-        variance = (believed * (missing - (believed * missing).sum(1, keepdim=True)).square()).sum(1)
-        return (variance * labeled.weights).sum() / labeled.weights.sum().clamp_min(1)
+        losses = self.losses_of(before, networks.student(labeled.features), labeled.probabilities)
+        return (losses * labeled.weights).sum() / labeled.weights.sum().clamp_min(1)
+
+
+def _variance(before: Tensor, values: Tensor) -> Tensor:
+    """Return (batch,) the variance of values (batch, num_classes) over classes drawn from what the student said before."""
+    believed = before.softmax(dim=1)
+    return (believed * (values - (believed * values).sum(1, keepdim=True)).square()).sum(1)
 
 
 def correct_student(
@@ -82,13 +97,68 @@ def correct_student(
         report: called with (epochs done, loss) after every epoch.
     """
     distance = positive_number("step", step)
-    check_points(features, shares)
+
+    def losses(before: Tensor, now: Tensor, shares: Tensor) -> Tensor:
+        wanted = before + distance / 2 * (before.shape[1] * shares - 1)
+        return _variance(before, now - wanted)
+
+    return _corrected(before, features, shares, settings, losses, seed, trainer_options, report)
+
+
+def follow_scores(
+    before: nn.Module,
+    features: npt.NDArray[np.float32],
+    scores: Targets,
+    settings: StudentSettings,
+    *,
+    step: float,
+    shrinkage: float,
+    seed: int = 0,
+    trainer_options: Mapping[str, Any] | None = None,
+    report: Report | None = None,
+) -> Student:
+    """Return a student that starts where `before` is and moves its logits by what teachers say is missing, and how much.
+
+    Args:
+        before: the network to correct; it is left as it is.
+        features: (num_queries, *shape) public features.
+        scores: mean scores as `probabilities`: any numbers.
+        settings: how to learn; without prior and smoothing, which would pull back to no belief.
+        step: what a score of 1 says is missing in probability, above 0.
+        shrinkage: what a move costs where the student is sure, at least 0; 1/4 is what it costs where it is undecided.
+        seed: of batch order; not secret.
+        trainer_options: passed to `lightning.Trainer`.
+        report: called with (epochs done, loss) after every epoch.
+    """
+    distance, cost = positive_number("step", step), finite_number("shrinkage", shrinkage)
+    if cost < 0:
+        raise ArgumentError(f"shrinkage must be at least 0, got {shrinkage}")
+
+    def losses(before: Tensor, now: Tensor, scores: Tensor) -> Tensor:
+        moved = now - before
+        moved = moved - moved.mean(dim=1, keepdim=True)
+        return _variance(before, moved) / 2 + cost / 2 * moved.square().sum(1) - distance * (scores * moved).sum(1)
+
+    return _corrected(before, features, scores, settings, losses, seed, trainer_options, report)
+
+
+def _corrected(
+    before: nn.Module,
+    features: npt.NDArray[np.float32],
+    released: Targets,
+    settings: StudentSettings,
+    losses: Losses,
+    seed: int,
+    trainer_options: Mapping[str, Any] | None,
+    report: Report | None,
+) -> Student:
+    check_points(features, released)
     positive_integer("seed", seed, minimum=0, maximum=LARGEST_SEED)
     plain = dataclasses.replace(settings, method="supervised", prior_precision=0.0, weight_decay=0.0)
     points, kept = torch.as_tensor(features), copy.deepcopy(before).train()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        noise = LabelNoise(0.0, shares.probabilities.shape[1])
-        method = Correction(plain, noise, views_of(points, plain.augmentation), kept, distance)
+        noise = LabelNoise(0.0, released.probabilities.shape[1])
+        method = Correction(plain, noise, views_of(points, plain.augmentation), kept, losses)
         network = copy.deepcopy(before).requires_grad_().train()
-        return fit_once(network, method, points, shares, plain, quiet(trainer_options), report).eval()
+        return fit_once(network, method, points, released, plain, quiet(trainer_options), report).eval()

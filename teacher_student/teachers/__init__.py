@@ -13,6 +13,7 @@ from teacher_student.lazy import exported
 
 if TYPE_CHECKING:
     from teacher_student.teachers.augment import ShiftAndFlip
+    from teacher_student.teachers.class_scores import predict_class_scores
     from teacher_student.teachers.learners import LearnerEnsemble, check_learner, train_learners
     from teacher_student.teachers.module import TeacherEnsemble
     from teacher_student.teachers.networks import MLP, LogisticRegression
@@ -35,6 +36,7 @@ _HOMES = {
     "check_training": "training",
     "group_normalized": "vision",
     "load_teachers": "training",
+    "predict_class_scores": "class_scores",
     "predict_scores": "scores",
     "predict_votes": "training",
     "train_learners": "learners",
@@ -54,6 +56,7 @@ __all__ = [
     "check_training",
     "group_normalized",
     "load_teachers",
+    "predict_class_scores",
     "predict_scores",
     "predict_votes",
     "train_learners",

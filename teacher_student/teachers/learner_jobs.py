@@ -109,13 +109,36 @@ class _seeded:  # noqa: N801  reads as a statement
 def learner_votes(learner: Any, points: npt.NDArray[Any], num_classes: int) -> Votes:
     """One teacher's votes (points,); all -1 if it fails."""
     abstained = np.full(len(points), ABSTAIN, dtype=np.int16)
-    if learner is None:
+    said = _asked(learner, "predict", points)
+    if said is None or said.size != len(points):
         return abstained
+    values = said.reshape(len(points))
+    valid = np.isfinite(values) & (values == np.round(values)) & (values >= 0) & (values < num_classes)
+    return np.where(valid, np.where(valid, values, 0).astype(np.int16), abstained)
+
+
+def learner_scores(learner: Any, points: npt.NDArray[Any], num_classes: int) -> npt.NDArray[np.float32]:
+    """One teacher's probabilities less 1 / num_classes, (points, num_classes); its votes where it has none, 0 if it fails."""
+    classes = np.asarray(getattr(learner, "classes_", ()))
+    known = classes.ndim == 1 and np.isin(classes, np.arange(num_classes)).all()
+    said = _asked(learner, "predict_proba", points) if known else None
+    probabilities = np.zeros((len(points), num_classes), dtype=np.float32)
+    if said is not None and said.shape == (len(points), len(classes)):
+        probabilities[:, classes.astype(np.int64)] = said
+    else:
+        votes = learner_votes(learner, points, num_classes)
+        probabilities[votes != ABSTAIN, votes[votes != ABSTAIN]] = 1
+    finite = np.isfinite(probabilities).all(axis=1) & (probabilities.sum(axis=1) > 0)
+    return np.where(finite[:, None], probabilities - np.float32(1 / num_classes), np.float32(0))
+
+
+def _asked(learner: Any, method: str, points: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
+    """Return what a learner says about points; None if it cannot, or fails."""
+    if not hasattr(learner, method):
+        return None
     try:
         with warnings.catch_warnings(), _seeded(0):  # a constant does: no teacher goes on where another stopped
             warnings.simplefilter("ignore")
-            values = np.asarray(learner.predict(points)).reshape(len(points)).astype(np.float64)
+            return np.asarray(getattr(learner, method)(points)).astype(np.float64)
     except Exception:  # noqa: BLE001  a teacher that fails abstains
-        return abstained
-    valid = np.isfinite(values) & (values == np.round(values)) & (values >= 0) & (values < num_classes)
-    return np.where(valid, np.where(valid, values, 0).astype(np.int16), abstained)
+        return None

@@ -18,11 +18,19 @@ from joblib import Parallel, delayed
 
 from teacher_student import arguments
 from teacher_student.arguments import ArgumentError
-from teacher_student.teachers.learner_jobs import Votes, build_learner, fit_learner, learner_votes, takes_weights
+from teacher_student.teachers.learner_jobs import (
+    Votes,
+    build_learner,
+    fit_learner,
+    learner_scores,
+    learner_votes,
+    takes_weights,
+)
 from teacher_student.teachers.records import ShardedRecords
 from teacher_student.teachers.seeds import shard_seed
 
 _BLOCK = 16_384
+_CHUNK = 64
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,14 @@ class LearnerEnsemble:
                 part = points[first : first + size]
                 columns = parallel(delayed(learner_votes)(learner, part, self.num_classes) for learner in self.learners)
                 yield np.stack(columns, axis=1)
+
+    def predict_class_scores(self, public_features: Any, *, chunk: int = _CHUNK) -> Iterator[npt.NDArray[np.float32]]:
+        """Yield (teachers of a chunk, points, num_classes) float32: probabilities less 1 / num_classes; 0 where one abstains."""
+        points, size = np.asarray(public_features), arguments.positive_integer("chunk", chunk)
+        with Parallel(n_jobs=self.num_workers) as parallel:
+            for first in range(0, self.num_teachers, size):
+                some = self.learners[first : first + size]
+                yield np.stack(parallel(delayed(learner_scores)(learner, points, self.num_classes) for learner in some))
 
 
 def train_learners(

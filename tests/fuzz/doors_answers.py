@@ -15,7 +15,7 @@ from teacher_student.arguments import ArgumentError
 from teacher_student.mechanisms import GeneratorNoise, RecordedNoise, State
 
 from .doors_privacy import BUDGET, GIVEN, MECHANISM, STABILITY, mappings
-from .strategies import OPTION, Door, integers
+from .strategies import EPSILON, OPTION, Door, integers
 
 COUNTS = st.sampled_from([[[900, 0], [450, 450]], [[0, 900]], np.array([[300, 600]] * 3, np.uint16)])
 VOTES = st.sampled_from([[[0] * 9, [1] * 9], [[0, 1, -1] * 3], np.ones((3, 9), np.int8)])
@@ -131,6 +131,24 @@ def adding(counts, predictions):
         raise
 
 
+def adding_scores(scores, norm):
+    sums = aggregation.empty_sums(2, 2)
+    try:
+        aggregation.add_scores(sums, scores, norm)
+    except ArgumentError:
+        assert not sums.any()
+        raise
+
+
+def scoring(sums, query_ids):
+    with aggregation.ScoreSession(2, 1.0, 1e-5, num_queries=2, num_teachers=900) as session:
+        try:
+            session.answer(sums, query_ids=query_ids)
+        except ArgumentError:
+            assert session.remaining_cutoff == 2
+            raise
+
+
 def answer_with(parameters, counts, state):
     mechanism = mechanisms.build_mechanism(parameters)
     noise = GeneratorNoise(np.random.default_rng(0))
@@ -138,6 +156,7 @@ def answer_with(parameters, counts, state):
 
 
 COMMON = {**BUDGET, "cutoff": integers(1, 5), "neighbours": NEIGHBOURS, "state": STATE, "noise": NOISE}
+SCORES = st.sampled_from([np.full((900, 2, 2), 0.5), [[[1.0, -1.0], [np.nan, np.inf]]]])
 TEACHERS = st.sampled_from([None, 9, 900])
 MECHANISMS = {
     "build_mechanism": Door(mechanisms.build_mechanism, {"parameters": GIVEN}),
@@ -176,6 +195,29 @@ AGGREGATION = {
         },
         weight=0.5,
     ),
+    "average_scores": Door(
+        releasing(aggregation.average_scores),
+        {
+            "scores": SCORES,
+            "norm": EPSILON,
+            **{name: COMMON[name] for name in ("epsilon", "delta", "neighbours", "state", "noise")},
+        },
+        weight=0.5,
+    ),
+    "ScoreSession": Door(
+        lambda **given: scratch_session(aggregation.ScoreSession, given),
+        {
+            "num_classes": integers(2, 3),
+            "num_queries": integers(3, 5),
+            "rounds": integers(1, 3),
+            "num_teachers": st.just(900),
+            **{name: COMMON[name] for name in ("epsilon", "delta", "neighbours", "state", "noise")},
+        },
+        weight=0.5,
+    ),
+    "ScoreSession.answer": Door(scoring, {"sums": st.just([[5, -5], [900, 0]]), "query_ids": NAMES}, weight=0.3),
+    "add_scores": Door(adding_scores, {"scores": SCORES, "norm": EPSILON}),
+    "empty_sums": Door(aggregation.empty_sums, {"num_queries": integers(), "num_classes": integers()}),
     "LabelSession": Door(
         lambda **given: scratch_session(aggregation.LabelSession, given),
         {
@@ -241,6 +283,11 @@ AGGREGATION = {
     ),
     "FractionRelease": Door(
         lambda **given: certified(aggregation.FractionRelease, **given),
+        {"codes": st.just([[1, 2]]), "queries": NAMES},
+        weight=0.3,
+    ),
+    "ScoreRelease": Door(
+        lambda **given: certified(aggregation.ScoreRelease, **given),
         {"codes": st.just([[1, 2]]), "queries": NAMES},
         weight=0.3,
     ),

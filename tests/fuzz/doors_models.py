@@ -81,6 +81,10 @@ def first_scores(points, block):
     return next(teachers.predict_scores(ensemble(), points, block=block), None)
 
 
+def first_class_scores(points):
+    return next(teachers.predict_class_scores(ensemble(), points), None)
+
+
 def taught(seed, labels, **given):
     settings = student.StudentSettings(**given)
     targets = student.targets_from_labels(labels, 2, unanswered=settings.unanswered)
@@ -90,6 +94,12 @@ def taught(seed, labels, **given):
 def corrected(labels, seed, step, **given):
     shares = student.targets_from_labels(labels, 2, unanswered="drop")
     return student.correct_student(NETWORK(), FEATURES, shares, student.StudentSettings(**given), step=step, seed=seed)
+
+
+def followed(labels, seed, step, shrinkage, **given):
+    scores = student.targets_from_labels(labels, 2, unanswered="drop")
+    settings = student.StudentSettings(**given)
+    return student.follow_scores(NETWORK(), FEATURES, scores, settings, step=step, shrinkage=shrinkage, seed=seed)
 
 
 def noisy(noise, num_classes):
@@ -201,6 +211,7 @@ TEACHERS = {
         weight=0.3,
     ),
     "predict_votes": Door(first_votes, {"points": st.just(FEATURES), "block": integers()}, weight=0.3),
+    "predict_class_scores": Door(first_class_scores, {"points": st.just(FEATURES)}, weight=0.3),
     "predict_scores": Door(first_scores, {"points": st.just(FEATURES), "block": integers()}, weight=0.3),
 }
 LABELS = st.just(np.array([0, 1, -1, 1, 0, 1, -2, 0]))
@@ -253,6 +264,17 @@ STUDENT = {
     "correct_student": Door(
         corrected,
         {"labels": LABELS, "seed": integers(0), "step": EPSILON, **{name: SETTINGS[name] for name in ("epochs", "batch_size")}},
+        weight=0.2,
+    ),
+    "follow_scores": Door(
+        followed,
+        {
+            "labels": LABELS,
+            "seed": integers(0),
+            "step": EPSILON,
+            "shrinkage": SHARE,
+            **{name: SETTINGS[name] for name in ("epochs", "batch_size")},
+        },
         weight=0.2,
     ),
     "fit_student": Door(taught, {"seed": integers(0), "labels": LABELS, **SETTINGS}, weight=0.2),

@@ -112,6 +112,10 @@ PRIVACY = {
     "LNMax": Door(privacy.LNMax, {"max_answers": integers(), "scale": SCALE}),
     "Exponential": Door(privacy.Exponential, {"max_answers": integers(), "scale": SCALE}),
     "NoisyFraction": Door(privacy.NoisyFraction, {"max_answers": integers(), "num_classes": integers(2), "scale": SCALE}),
+    "NoisyScores": Door(
+        privacy.NoisyScores,
+        {"max_answers": integers(), "num_classes": integers(2), "squared_norm": integers(), "scale": SCALE},
+    ),
     "ConfidentGNMax": Door(
         privacy.ConfidentGNMax,
         {

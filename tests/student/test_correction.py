@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from teacher_student import ArgumentError
-from teacher_student.student import StudentSettings, Targets, correct_student
+from teacher_student.student import StudentSettings, Targets, correct_student, follow_scores
 
 SETTINGS = StudentSettings(epochs=60, batch_size=100, learning_rate=0.1)
 POINTS = np.random.default_rng(0).standard_normal((200, 2)).astype(np.float32)
@@ -79,3 +79,34 @@ def test_noise_of_mean_zero_moves_nothing_on_average():
 def test_bad_steps(step):
     with pytest.raises(ArgumentError, match="step"):
         correct_student(linear(), POINTS, targets(np.full((200, 2), 0.5)), SETTINGS, step=step)
+
+
+def probabilities(network):
+    exponents = np.exp(logits(network))
+    return exponents / exponents.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("shrinkage", [0.02, 0.5])
+def test_scores_move_the_student_by_newtons_step(shrinkage):
+    """Two classes, a linear student: the move of its log-odds is the closed form of the stated loss, noise and all."""
+    before = linear()
+    noise = np.random.default_rng(1).standard_normal(200) * 0.3
+    missing = POINTS @ [0.05, -0.1] + 0.02 + noise
+    scores = np.stack([-missing, missing], axis=1)
+    after = follow_scores(before, POINTS, targets(scores), SETTINGS, step=0.5, shrinkage=shrinkage).publishable
+    design, believed = np.hstack([POINTS, np.ones((200, 1))]).astype(float), probabilities(before)
+    curvature = believed.prod(axis=1) + shrinkage / 2
+    solved = np.linalg.solve((design * curvature[:, None]).T @ design, 0.5 * design.T @ missing)
+    assert log_odds(after) - log_odds(before) == pytest.approx(design @ solved, abs=2e-2)
+
+
+def test_scores_of_zero_move_nothing():
+    before = linear(3)
+    after = follow_scores(before, POINTS, targets(np.zeros((200, 3))), SETTINGS, step=2.0, shrinkage=0.1).publishable
+    assert logits(after) == pytest.approx(logits(before), abs=1e-4)
+
+
+@pytest.mark.parametrize(("changes", "message"), [({"step": 0.0}, "step"), ({"shrinkage": -0.1}, "shrinkage")])
+def test_bad_numbers_of_scores_are_refused(changes, message):
+    with pytest.raises(ArgumentError, match=message):
+        follow_scores(linear(), POINTS, targets(np.zeros((200, 2))), SETTINGS, **({"step": 1.0, "shrinkage": 0.1} | changes))

@@ -1,4 +1,4 @@
-"""What a session of noisy fractions may let out: noisy vote counts and the certificate."""
+"""What a session of noisy sums may let out: noisy votes or noisy scores of each class, and the certificate."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from teacher_student.aggregation.folder import check_against
 from teacher_student.aggregation.saved_release import SavedRelease, names_of_groups
 from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer, whole_numbers
 from teacher_student.labels import HALTED
-from teacher_student.mechanisms.noisy_fraction import from_codes, to_codes
-from teacher_student.privacy import Certificate, NoisyFraction
+from teacher_student.mechanisms.noisy_sums import from_codes, to_codes
+from teacher_student.privacy import Certificate, NoisyFraction, NoisyScores
+
+STEPS = 64
+"""Integer steps into which the length is divided that a teacher's scores have at most: their root mean square."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class FractionRelease(SavedRelease):
-    """Noisy vote counts, ready to be published.
+class SumRelease(SavedRelease):
+    """Noisy sums over the teachers, ready to be published.
 
     Attributes:
-        codes: shape (num_queries, num_classes), int64: codes of noisy counts (`mechanisms.noisy_fraction`), or `HALTED` all
-            through a row that was not asked. Not writable.
-        certificate: what the counts cost.
+        codes: shape (num_queries, num_classes), int64: codes of noisy sums (`mechanisms.noisy_sums`), or `HALTED` all through a
+            row that was not asked. Not writable.
+        certificate: what the sums cost.
         queries: the name of each query: its id where it was given one, else its position.
     """
 
-    FILE: ClassVar[str] = "fractions.csv"
-    COLUMNS: ClassVar[tuple[str, ...]] = ("query", "class", "noisy_votes")
+    PARAMETERS: ClassVar[type[NoisyFraction] | type[NoisyScores]]
 
     codes: Integers
     certificate: Certificate
@@ -48,35 +50,33 @@ class FractionRelease(SavedRelease):
 
     @property
     def answered(self) -> npt.NDArray[np.bool_]:
-        """Which queries have counts, shape (num_queries,)."""
+        """Which queries have sums, shape (num_queries,)."""
         return np.asarray(self.codes[:, 0] >= 0)
 
     @property
     def labels(self) -> Integers:
-        """The class with the largest noisy count, shape (num_queries,), or `HALTED`: what GNMax would have said."""
+        """The class with the largest noisy sum, shape (num_queries,), or `HALTED`: of votes, what GNMax would have said."""
         return np.where(self.answered, from_codes(self.codes).argmax(axis=1), HALTED)
 
     @property
     def noisy_counts(self) -> Integers:
-        """Votes plus noise, shape (num_queries, num_classes); they may be negative. 0 where not answered."""
+        """Votes or scores plus noise, shape (num_queries, num_classes); they may be negative. 0 where not answered."""
         return np.where(self.answered[:, None], from_codes(self.codes), 0)
 
     @property
-    def fractions(self) -> Floats:
-        """Unbiased shares of the votes, shape (num_queries, num_classes); see `fractions_of`."""
-        parameters = self.certificate.parameters
-        assert isinstance(parameters, NoisyFraction)
-        return fractions_of(self.codes, parameters, int(self.certificate.used["num_teachers"]))
+    def num_teachers(self) -> int:
+        """How many the sums are over; public."""
+        return int(self.certificate.used["num_teachers"])
 
     def _rows(self, names: Sequence[str]) -> Iterable[Sequence[Any]]:
         for name, there, row in zip(names, self.answered.tolist(), self.noisy_counts.tolist(), strict=True):
-            yield from ([name, label, votes if there else ""] for label, votes in enumerate(row))
+            yield from ([name, label, value if there else ""] for label, value in enumerate(row))
 
     @classmethod
     def _read(cls, rows: Sequence[Sequence[str]], certificate: Certificate) -> tuple[tuple[str, ...], Integers]:
         parameters = certificate.parameters
-        if not isinstance(parameters, NoisyFraction):
-            raise ArgumentError(f"certificate must be of noisy fractions, got one of {certificate.mechanism}")
+        if not isinstance(parameters, cls.PARAMETERS):
+            raise ArgumentError(f"certificate must be of {cls.PARAMETERS.mechanism}, got one of {certificate.mechanism}")
         classes = parameters.num_classes
         names = names_of_groups(rows, [str(label) for label in range(classes)])
         values = to_codes(np.array([int(row[2] or 0) for row in rows], dtype=np.int64))
@@ -86,10 +86,38 @@ class FractionRelease(SavedRelease):
 
 
 def _check(codes: Integers, certificate: Certificate) -> None:
-    """Refuse counts that are not the certificate's: one unit for each that was answered."""
+    """Refuse sums that are not the certificate's: one unit for each query that was answered."""
     answered = int((codes[:, 0] >= 0).sum())
     check_against(certificate, codes[:, 0], least_paid=answered, most_paid=answered)
     positive_integer("num_teachers", certificate.used.get("num_teachers"))
+
+
+class FractionRelease(SumRelease):
+    """Noisy vote counts, ready to be published. See `SumRelease`."""
+
+    FILE: ClassVar[str] = "fractions.csv"
+    COLUMNS: ClassVar[tuple[str, ...]] = ("query", "class", "noisy_votes")
+    PARAMETERS: ClassVar[type[NoisyFraction] | type[NoisyScores]] = NoisyFraction
+
+    @property
+    def fractions(self) -> Floats:
+        """Unbiased shares of the votes, shape (num_queries, num_classes); see `fractions_of`."""
+        parameters = self.certificate.parameters
+        assert isinstance(parameters, NoisyFraction)
+        return fractions_of(self.codes, parameters, self.num_teachers)
+
+
+class ScoreRelease(SumRelease):
+    """Noisy sums of bounded scores, ready to be published. See `SumRelease`."""
+
+    FILE: ClassVar[str] = "noisy_scores.csv"
+    COLUMNS: ClassVar[tuple[str, ...]] = ("query", "class", "noisy_score")
+    PARAMETERS: ClassVar[type[NoisyFraction] | type[NoisyScores]] = NoisyScores
+
+    @property
+    def means(self) -> Floats:
+        """Mean scores, shape (num_queries, num_classes); see `means_of`."""
+        return means_of(self.codes, self.num_teachers)
 
 
 def fractions_of(codes: Integers, parameters: NoisyFraction, num_teachers: int) -> Floats:
@@ -104,3 +132,8 @@ def fractions_of(codes: Integers, parameters: NoisyFraction, num_teachers: int) 
     shares = from_codes(codes) / voting
     shares += (1 - shares.sum(axis=1, keepdims=True)) / shares.shape[1]
     return np.where(codes >= 0, shares, np.nan)
+
+
+def means_of(codes: Integers, num_teachers: int) -> Floats:
+    """Return the mean of the teachers' bounded scores, shape (num_queries, num_classes), in units of norm; NaN: not answered."""
+    return np.where(codes >= 0, from_codes(codes) / (STEPS * num_teachers), np.nan)

@@ -1,4 +1,4 @@
-"""Noisy fractions: counts plus the recorded noise, caps, codes, and the same argmax as GNMax."""
+"""Noisy sums: counts, or sums of scores, plus the recorded noise, caps, codes, and the same argmax as GNMax."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from scipy import stats
 
 from teacher_student import HALTED, ArgumentError
 from teacher_student.mechanisms import GeneratorNoise, RecordedNoise, SystemNoise, build_mechanism
-from teacher_student.mechanisms.noisy_fraction import NoisyFractionRelease, from_codes, to_codes
-from teacher_student.privacy import GNMax, NoisyFraction
+from teacher_student.mechanisms.noisy_sums import NoisySums, from_codes, to_codes
+from teacher_student.privacy import GNMax, NoisyFraction, NoisyScores
 
 
 def release(**changes):
@@ -20,7 +20,7 @@ def release(**changes):
 
 def test_counts_plus_noise_until_the_cap():
     mechanism = release()
-    assert isinstance(mechanism, NoisyFractionRelease)
+    assert isinstance(mechanism, NoisySums)
     noise = RecordedNoise([1, -2, 0, -9, 5, 5])
     codes, state = mechanism.answer(np.array([[5], [1], [3], [4], [0], [6], [7], [7]]), mechanism.start(noise), noise)
     assert from_codes(codes[:6]).tolist() == [6, -1, 3, -5, 5, 11]
@@ -30,6 +30,17 @@ def test_counts_plus_noise_until_the_cap():
     with pytest.raises(ArgumentError):  # the noise is used up: a halted session must draw none
         noise.discrete_gaussian(Fraction(4), 1)
     assert mechanism.answer(np.array([[1], [1]]), state, noise)[0].tolist() == [HALTED, HALTED]
+
+
+def test_sums_of_scores_may_be_negative_and_those_of_votes_not():
+    scores = build_mechanism(NoisyScores(num_classes=2, max_answers=3, squared_norm=9, scale=Fraction(4)))
+    sums = np.array([[-5], [3]])
+    codes, _ = scores.answer(sums, scores.start(None), RecordedNoise([1, -2]))
+    assert from_codes(codes).tolist() == [-4, 1]
+    with pytest.raises(ArgumentError, match="must not be negative"):
+        release().answer(sums, release().start(None), RecordedNoise([1, -2]))
+    with pytest.raises(ArgumentError, match="sums must lie between"):
+        scores.answer(np.array([[-(2**53) - 1], [0]]), scores.start(None), RecordedNoise([1, -2]))
 
 
 def test_argmax_is_gnmax_on_the_same_noise():

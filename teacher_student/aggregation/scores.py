@@ -1,0 +1,181 @@
+"""Noisy means of bounded scores: teachers say how much, not only which. `ScoreSession` online, `add_scores` holds the bound.
+
+A score is any finite number: a class score of a network, a probability less 1/C, a prediction of a regression. In a round of
+questions each teacher has one vector of them, over all queries and classes of the round. Before vectors are summed, each is made
+at most as long as one whose every entry is `norm`, by shrinking it, and rounded to integer steps of norm / 64 toward 0. That is
+what the guarantee rests on (`teacher_student.privacy.noisy_scores`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.aggregation.ledger import Account
+from teacher_student.aggregation.session import Keeping
+from teacher_student.aggregation.sum_release import STEPS, ScoreRelease, means_of
+from teacher_student.aggregation.sum_session import SumSession
+from teacher_student.arguments import ArgumentError, Floats, Integers, floats, integer_matrix, positive_integer, positive_number
+from teacher_student.mechanisms.noise import Noise
+from teacher_student.mechanisms.noisy_sums import check_sums
+from teacher_student.privacy import NoisyScores, calibrate
+
+
+def empty_sums(num_queries: int, num_classes: int) -> Integers:
+    """Return zero sums, shape (num_queries, num_classes); fill them with `add_scores`."""
+    return np.zeros((positive_integer("num_queries", num_queries), positive_integer("num_classes", num_classes)), dtype=np.int64)
+
+
+def add_scores(sums: Integers, scores: object, norm: float) -> None:
+    """Add the bounded scores of one more chunk of teachers to `sums`, in place.
+
+    Args:
+        sums: shape (num_queries, num_classes), of one round of questions.
+        scores: shape (teachers of the chunk, num_queries, num_classes), each teacher's whole vector; it follows from that
+            teacher's own shard and public values alone. What is not finite counts as 0.
+        norm: public; longer vectors are shrunk to the length of one whose every entry is this.
+
+    >>> sums = empty_sums(1, 2)
+    >>> add_scores(sums, [[[0.5, -0.5]], [[30.0, -30.0]]], norm=1.0)
+    >>> sums.tolist()
+    [[96, -96]]
+    """
+    given = floats("scores", scores)
+    if given.ndim != 3 or given.shape[1:] != sums.shape:
+        raise ArgumentError(f"scores must have the shape (teachers, {sums.shape[0]}, {sums.shape[1]}), got {given.shape}")
+    sums += bounded(given.reshape(len(given), -1), norm).sum(axis=0).reshape(sums.shape)
+
+
+def bounded(vectors: Floats, norm: float) -> Integers:
+    """Return integers, shape (teachers, entries), whose squares add up to at most 64^2 entries in each row.
+
+    Rounding toward 0 never makes a vector longer; should floating point have made one so, it is dropped: no bound, no answer.
+    """
+    size = positive_number("norm", norm)
+    with np.errstate(over="ignore", invalid="ignore"):  # one private infinity must not show as a warning
+        finite = np.where(np.isfinite(vectors), vectors, 0.0) / size
+        largest = np.abs(finite).max(axis=1, keepdims=True)
+        shape = finite / np.where(largest > 0, largest, 1.0)  # squares of huge scores would overflow
+        length = largest * np.sqrt((shape * shape).mean(axis=1, keepdims=True))
+        steps = np.trunc(finite * (STEPS / np.maximum(length, 1.0)))
+    whole = np.where(np.isfinite(steps), steps, 0.0).astype(np.int64)
+    short = (whole * whole).sum(axis=1) <= squared_norm_of(1, vectors.shape[1])
+    return np.where(short[:, None], whole, 0)
+
+
+def squared_norm_of(rounds: int, entries: int) -> int:
+    """Return what the squares of one teacher's integer scores add up to at most, in rounds of so many entries."""
+    return rounds * STEPS**2 * entries
+
+
+class ScoreSession(SumSession):
+    """Noisy mean scores for queries that are asked in rounds, over days and restarts.
+
+    Args:
+        num_classes: scores of a query.
+        epsilon: for all answers of the session together.
+        delta: likewise.
+        num_queries: queries of a round.
+        num_teachers: how many scores a mean is of: public.
+        rounds: how often they are asked.
+        state: an SQLite file that keeps the session across restarts and processes, or None for memory.
+        noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
+        neighbours: add_remove, replace_one or label_only.
+        account: the private data's account in a ledger (`Ledger.account`); refused before any noise is drawn if it is exceeded.
+        hyperparameters: how they were chosen: fixed, or on a public_surrogate; the certificate says so.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        epsilon: float,
+        delta: float,
+        *,
+        num_queries: int,
+        num_teachers: int,
+        rounds: int = 1,
+        state: str | os.PathLike[str] | None = None,
+        noise: Noise | None = None,
+        neighbours: str = "add_remove",
+        account: Account | None = None,
+        hyperparameters: str = "fixed",
+    ) -> None:
+        queries, times = positive_integer("num_queries", num_queries), positive_integer("rounds", rounds)
+        classes = positive_integer("num_classes", num_classes)
+        parameters = calibrate(
+            "noisy_scores",
+            epsilon=epsilon,
+            delta=delta,
+            num_queries=queries * times,
+            num_classes=classes,
+            squared_norm=squared_norm_of(times, queries * classes),
+        )
+        assert isinstance(parameters, NoisyScores)
+        keeping = Keeping(state, noise, neighbours, account, hyperparameters)
+        super().__init__("mean scores", parameters, epsilon=epsilon, delta=delta, num_teachers=num_teachers, keeping=keeping)
+
+    def answer(self, sums: object, *, query_ids: Sequence[str | int] | None = None) -> Floats:
+        """Return noisy means for each query, in order, shape (num_queries, num_classes); NaN where the session had halted.
+
+        Args:
+            sums: shape (num_queries, num_classes), of `add_scores` over all teachers, for one round.
+            query_ids: public names, one for each query. A query asked again under its name gets the answer that it got.
+
+        Raises:
+            ArgumentError: bad sums; nothing was spent.
+        """
+        table = check_sums(integer_matrix("sums", sums, columns=self._num_classes))
+        return means_of(self.ask_sums(table, query_ids), self._num_teachers)
+
+    def release(self) -> ScoreRelease:  # type: ignore[override]
+        """Return all noisy sums so far, in the order of the queries, with their certificate."""
+        return ScoreRelease(*self._sums_so_far())
+
+
+def average_scores(
+    scores: npt.ArrayLike,
+    *,
+    norm: float,
+    epsilon: float,
+    delta: float,
+    state: str | os.PathLike[str] | None = None,
+    noise: Noise | None = None,
+    neighbours: str = "add_remove",
+    account: Account | None = None,
+) -> ScoreRelease:
+    """Release noisy means of the scores that disjointly trained teachers gave. No torch is needed.
+
+    Args:
+        scores: shape (num_teachers, num_queries, num_classes): of each query as many numbers as are wanted (1 for a regression).
+        norm: public; a teacher's scores are shrunk to a root mean square of this, if theirs is larger. Choose it without them.
+        epsilon: for all answers together, above 0.
+        delta: likewise, strictly between 0 and 1.
+        state: a file that keeps the session; None for memory.
+        noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
+        neighbours: add_remove, replace_one or label_only.
+        account: the private data's account in a ledger; refused before any noise is drawn if it is exceeded.
+
+    Raises:
+        ArgumentError: bad input. Nothing was spent: no noise is drawn before all is checked.
+    """
+    given = floats("scores", scores)
+    if given.ndim != 3 or not given.size:
+        raise ArgumentError(f"scores must have the shape (num_teachers, num_queries, num_classes), got {given.shape}")
+    sums = empty_sums(*given.shape[1:])
+    add_scores(sums, given, norm)
+    session = ScoreSession(
+        sums.shape[1],
+        epsilon,
+        delta,
+        num_queries=len(sums),
+        num_teachers=len(given),
+        state=state,
+        noise=noise,
+        neighbours=neighbours,
+        account=account,
+    )
+    session.answer(sums, query_ids=None if state is None else range(len(sums)))
+    return session.release()

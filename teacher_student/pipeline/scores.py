@@ -1,0 +1,178 @@
+"""Noisy scores: teachers say how much for each class, and the session gives the mean with noise. See `answers.Answers`.
+
+Every round corrects the student so far, the first one the untrained network: a teacher is trained on its shard, records weighted
+by how little the student believes their labels (`corrections`), and its class scores on all points are one vector, bounded before
+it is summed (`aggregation.scores`). Private gradient boosting by way of public points: nothing but bounded vectors is asked of a
+teacher, and nothing but logits of a student, so both may be anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from teacher_student.aggregation.ledger import Account
+from teacher_student.aggregation.scores import ScoreSession, add_scores, empty_sums
+from teacher_student.aggregation.sum_release import ScoreRelease
+from teacher_student.aggregation.votes import Table
+from teacher_student.arguments import ArgumentError, positive_number
+from teacher_student.data import PrivateDataset
+from teacher_student.monitoring.console import Advance
+from teacher_student.pipeline import stages
+from teacher_student.pipeline.corrections import check_columns, correcting_teachers, silent
+from teacher_student.pipeline.folder import SESSION, write_array
+from teacher_student.pipeline.fractions import noiseless_targets
+from teacher_student.pipeline.query_rounds import QUERIES_PER_ANSWER
+from teacher_student.pipeline.ranks import ALONE, Ranks
+from teacher_student.pipeline.settings import RunSettings
+from teacher_student.pipeline.stages import Run, Teachers
+from teacher_student.privacy import Parameters
+from teacher_student.student import Student, Targets, follow_scores
+from teacher_student.teachers import LearnerEnsemble, predict_class_scores
+
+ANSWERS = "mean scores"
+MECHANISM = "noisy_scores"
+NORM = "norm"
+"""The mechanism's option: root mean square at which a teacher's scores of a round are cut off, before any noise."""
+
+__all__ = ["ANSWERS", "check", "collect_votes", "count_votes", "facts", "noiseless_targets", "release_labels", "targets", "teach"]
+
+
+def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
+    """Refuse options that it does not have and an infeasible budget: a session that is never asked spends nothing."""
+    for name in settings.privacy.options:
+        if name != NORM:
+            raise ArgumentError(f"mechanism.{name} must not be given: {MECHANISM} has the option {NORM}")
+    _norm(settings)
+    if settings.queries.order != "file":
+        raise ArgumentError(f"queries.order must be file for {MECHANISM}, got {settings.queries.order}")
+    check_columns(dataset)
+    with open_session(settings, dataset, None) as session:
+        return session.mechanism.parameters
+
+
+def _norm(settings: RunSettings) -> float:
+    return positive_number(f"mechanism.{NORM}", settings.privacy.options.get(NORM))
+
+
+def open_session(
+    settings: RunSettings, dataset: PrivateDataset, state: Path | None, account: Account | None = None
+) -> ScoreSession:
+    """Return the session of a run, calibrated from public sizes; in memory without a state file."""
+    return ScoreSession(
+        num_classes=dataset.num_classes,
+        epsilon=settings.privacy.epsilon,
+        delta=settings.privacy.delta,
+        num_queries=settings.queries.asked(len(dataset.public_features)),
+        num_teachers=settings.num_teachers,
+        rounds=1 + settings.correction.rounds,
+        neighbours=settings.privacy.neighbours or dataset.neighbours,
+        state=state,
+        account=account,
+        hyperparameters=settings.privacy.hyperparameters,
+    )
+
+
+def collect_votes(run: Run, teachers: Teachers, advance: Advance, ranks: Ranks, number: int = 0) -> Table:
+    """Return (num_queries, 2 num_classes) int64: sums of the bounded scores, and beside them votes, for the private report.
+
+    The first round's teachers learn from unweighted records: an untrained student believes every label by 1 / num_classes.
+    """
+    del ranks  # a run of several processes was refused
+    settings, dataset, folder = run
+    path, classes = folder.votes / f"sums_{number}.npy", dataset.num_classes
+    if path.exists():
+        return np.load(path, allow_pickle=False)
+    points = dataset.public_features[: settings.queries.asked(len(dataset.public_features))]
+    sums, votes, done = empty_sums(len(points), classes), empty_sums(len(points), classes), 0
+    norm = _norm(settings) if number else _norm(settings) / (1 - 1 / classes)
+    for scores in _scores_on(points, teachers, settings):
+        add_scores(sums, scores, norm)
+        for vector in scores:
+            votes[np.arange(len(points)), vector.argmax(axis=1)] += vector.any(axis=1)
+        done += len(scores)
+        advance(done * len(dataset.public_features) // settings.num_teachers, "")
+    table = np.concatenate([sums, votes], axis=1)
+    write_array(path, table)
+    return table
+
+
+def _scores_on(points: npt.NDArray[np.float32], teachers: Teachers, settings: RunSettings) -> Iterator[npt.NDArray[np.float32]]:
+    if isinstance(teachers, LearnerEnsemble):
+        return teachers.predict_class_scores(points)
+    return predict_class_scores(teachers, points, trainer_options=settings.trainer)
+
+
+def release_labels(run: Run, votes: Table, advance: Advance, account: Account | None = None) -> ScoreRelease:
+    """Ask the session about the first public points in every round. What was answered stays so."""
+    settings, dataset, folder = run
+    with open_session(settings, dataset, folder.private / SESSION, account) as session:
+        _ask(session, votes, settings, 0, advance)
+        for number in range(1, settings.correction.rounds + 1):
+            _ask(session, _correcting_scores(run, session.release(), number), settings, number, advance)
+        release = session.release()
+    stages.keep(run, release)
+    return release
+
+
+def _correcting_scores(run: Run, release: ScoreRelease, number: int) -> Table:
+    """Return the scores of round `number`, which are kept."""
+    teachers = correcting_teachers(run, lambda: _student(run, release, number).publishable, number)
+    return collect_votes(run, teachers, silent, ALONE, number)
+
+
+def _ask(session: ScoreSession, votes: Table, settings: RunSettings, number: int, advance: Advance) -> None:
+    sums = votes[:, : votes.shape[1] // 2]
+    for start in range(0, len(sums), QUERIES_PER_ANSWER):
+        part = range(start, min(len(sums), start + QUERIES_PER_ANSWER))
+        session.answer(sums[part.start : part.stop], query_ids=[f"{number}:{point}" for point in part])
+        advance(part.stop, f"round {number + 1} of {settings.correction.rounds + 1}")
+
+
+def teach(run: Run, release: ScoreRelease, advance: Advance) -> Student:
+    """Move the untrained student by the mean scores of every round."""
+    return _student(run, release, 1 + run.settings.correction.rounds, advance)
+
+
+def _student(run: Run, release: ScoreRelease, rounds: int, advance: Advance = silent) -> Student:
+    """Return the student after `rounds` rounds: a function of the release, public points and public settings."""
+    settings, dataset, _ = run
+    network = stages.untrained_student(run)
+    for number in range(rounds):
+        student = follow_scores(
+            network,
+            dataset.student_points,
+            targets(release, settings, dataset, number),
+            settings.student,
+            step=settings.correction.step,
+            shrinkage=settings.correction.shrinkage,
+            seed=settings.seed + number,
+            trainer_options=stages.one_process(settings.trainer) | {"logger": False},
+            report=lambda epoch, loss: advance(epoch, f"loss {loss:.3f}"),
+        )
+        network = student.publishable
+    return student
+
+
+def targets(release: ScoreRelease, settings: RunSettings, dataset: PrivateDataset, number: int = 0) -> Targets:
+    """Return the mean scores of round `number` for the points that were asked; the others have no target."""
+    points = len(dataset.public_features)
+    asked = settings.queries.asked(points)
+    means = np.zeros((points, dataset.num_classes), dtype=np.float32)
+    means[:asked] = _norm(settings) * release.means[number * asked : (number + 1) * asked]
+    known = np.arange(points) < asked
+    return Targets(means, known.astype(np.float32), ~known)
+
+
+def count_votes(votes: Table, settings: RunSettings) -> Table:  # noqa: ARG001
+    """Return the votes of the first round, for the private report."""
+    return votes[:, votes.shape[1] // 2 :]
+
+
+def facts(release: ScoreRelease, settings: RunSettings, num_classes: int) -> dict[str, Any]:  # noqa: ARG001
+    """Return the noisy scores; the planner compares mechanisms that answer with a class."""
+    return {"labels": None, "scores": release.means, "comparison": {}}

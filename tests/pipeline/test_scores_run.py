@@ -1,0 +1,89 @@
+"""The whole way with noisy scores: rounds that move an untrained student, any learner, kills, refusals."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from teacher_student import ArgumentError, ScoreRelease
+from teacher_student.aggregation.scores import squared_norm_of
+from teacher_student.app import compose, settings_from_config
+from teacher_student.pipeline import RunSettings, load_student, run, verify_folder
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+ROUND = ["~learner.estimator.max_depth", "correction.rounds=1"]
+TREES = ["learner=sklearn", "learner.estimator._target_=sklearn.tree.DecisionTreeClassifier", "learner.num_workers=1"]
+
+
+def settings(*overrides: str) -> RunSettings:
+    base = ["experiment=blobs", "mechanism=noisy_scores", "data.num_private=2000", "data.num_public=300", "teachers.number=400"]
+    few = ["teachers.training.steps=1", "teachers.training.learning_rate=1.0", "teachers.training.batch_size=8"]
+    fast = ["student.settings.epochs=20", "baselines=false", "budget.ledger=null"]
+    return settings_from_config(compose("run", [*base, *few, *fast, *overrides]))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return run(settings("correction.rounds=2", "queries.total=250"), tmp_path_factory.mktemp("runs") / "one")
+
+
+def test_rounds_of_three_classes(finished):
+    loaded = ScoreRelease.load(finished.folder.release)
+    assert loaded.means.shape == (750, 3)
+    assert loaded.queries is not None
+    assert loaded.queries[::250] == ("0:0", "1:0", "2:0")
+    assert loaded.certificate.parameters.squared_norm == 3 * squared_norm_of(1, 750)
+    assert "recomputed epsilon" in verify_folder(finished.folder.path)
+    assert finished.metrics["accuracy"] > 0.9
+    points = torch.randn(20, 2)
+    with torch.no_grad():
+        assert torch.equal(load_student(finished.folder.path)(points), finished.student.publishable(points))
+
+
+def test_the_private_sums_are_those_of_bounded_vectors(finished):
+    """Every teacher pays with its whole vector, so the sums of k teachers are no longer than k times the bound."""
+    for number in range(3):
+        sums, votes = np.split(np.load(finished.folder.votes / f"sums_{number}.npy"), 2, axis=1)
+        assert 0 < (sums**2).sum() <= 400**2 * squared_norm_of(1, 750)
+        assert 350 < votes.sum(axis=1).max() <= 400
+
+
+def test_a_killed_run_keeps_weights_and_answers(finished):
+    path, student = finished.folder.path, finished.student.publishable
+    for name in ("certificate.json", "noisy_scores.csv", "student.safetensors"):
+        (path / "release" / name).unlink()
+    shutil.rmtree(path / "private" / "teachers_2")
+    for name in ("finished.json", "votes/sums_2.npy", "votes/sums_0.npy"):
+        (path / "private" / name).unlink()
+    again = run(settings("correction.rounds=2", "queries.total=250"), path)
+    assert np.array_equal(again.release.codes, finished.release.codes)
+    points = torch.randn(20, 2)
+    with torch.no_grad():
+        assert torch.equal(again.student.publishable(points), student(points))
+
+
+def test_trees_as_teachers_and_a_network_as_student(tmp_path):
+    result = run(settings(*TREES, "correction.rounds=1", "student=mlp", "teachers.number=200"), tmp_path / "trees")
+    assert result.metrics["accuracy"] > 0.9
+    assert "report.html" in {file.name for file in result.folder.release.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["~mechanism.norm"], "mechanism.norm"),
+        (["mechanism.norm=0"], "mechanism.norm"),
+        (["+mechanism.threshold_ratio=2.0"], "mechanism.threshold_ratio"),
+        (["queries.order=uncertain"], "queries.order"),
+        (["correction.shrinkage=-1"], "correction.shrinkage"),
+        (["student.settings.label_noise=mechanism"], "label_noise"),
+        ([*TREES[:1], "learner.estimator._target_=sklearn.neighbors.KNeighborsClassifier", *ROUND], "sample_weight"),
+    ],
+)
+def test_refused_before_anything_is_written(overrides, message, tmp_path):
+    with pytest.raises(ArgumentError, match=message):
+        run(settings(*overrides), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,103 @@
+"""Class scores of all kinds of teachers: centred, whole vectors, 0 where one abstains."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import Perceptron
+from sklearn.tree import DecisionTreeClassifier
+
+from teacher_student.data import gaussian_blobs, shard_dataset
+from teacher_student.teachers import (
+    MLP,
+    LearnerEnsemble,
+    LogisticRegression,
+    TrainingSettings,
+    predict_class_scores,
+    train_learners,
+    train_teachers,
+)
+
+DATA = gaussian_blobs(seed=0, num_private=300, num_public=40, num_evaluation=10, num_classes=3, dimension=4)
+SHARDS = shard_dataset(DATA, 60)[0]
+RECORDS = (DATA.private_features, DATA.private_labels, SHARDS.order, SHARDS.offsets)
+
+
+@pytest.mark.parametrize("network", [LogisticRegression, MLP])
+def test_scores_are_the_teachers_centred_logits(network):
+    settings = TrainingSettings(steps=3, batch_size=4, chunk=25)
+    ensemble = train_teachers(*RECORDS, functools.partial(network, 4, 3), settings)
+    scores = np.concatenate(list(predict_class_scores(ensemble, DATA.public_features)))
+    assert scores.shape == (60, 40, 3)
+    silent = ensemble.abstaining()
+    assert not scores[silent].any()
+    for index in np.flatnonzero(~silent)[:7]:
+        with torch.no_grad():
+            logits = ensemble.teacher(int(index))(torch.as_tensor(DATA.public_features)).numpy()
+        assert scores[index] == pytest.approx(logits - logits.mean(axis=1, keepdims=True), abs=1e-5)
+
+
+def test_one_step_of_linear_teachers_says_what_their_records_miss():
+    """The mean of such scores over teachers of one record is the mean of 1(y = c) - p(c), seen through the features."""
+    settings = TrainingSettings(steps=1, batch_size=1, learning_rate=1.0, momentum=0.0)
+    number = len(DATA.private_labels)
+    order, offsets = np.arange(number), np.arange(number + 1)
+    weights = np.linspace(0.1, 1, number, dtype=np.float32)
+    ensemble = train_teachers(
+        DATA.private_features,
+        DATA.private_labels,
+        order,
+        offsets,
+        functools.partial(LogisticRegression, 4, 3),
+        settings,
+        weights=weights,
+    )
+    found = sum(chunk.sum(axis=0, dtype=np.float64) for chunk in predict_class_scores(ensemble, DATA.public_features)) / number
+    missing = weights[:, None] * (np.eye(3)[DATA.private_labels] - 1 / 3)
+    with_ones = [np.hstack([part, np.ones((len(part), 1))]) for part in (DATA.private_features, DATA.public_features)]
+    assert found == pytest.approx(with_ones[1] @ with_ones[0].T @ missing / number, abs=1e-4)
+
+
+class Failing:
+    classes_ = np.array([0, 1, 2])
+
+    def predict(self, features):
+        raise ValueError(str(features[0]))
+
+    predict_proba = predict
+
+
+class Half(Failing):
+    """Knows no probabilities of its classes, but votes."""
+
+    classes_ = np.array([0, 7])
+
+    def predict(self, features):
+        return np.where(np.arange(len(features)) % 2, 1, np.nan)
+
+
+def test_probabilities_of_estimators_and_votes_of_those_without():
+    trees = train_learners(*RECORDS, DecisionTreeClassifier(max_depth=2), num_classes=3)
+    scores = np.concatenate(list(trees.predict_class_scores(DATA.public_features, chunk=7)))
+    assert scores.shape == (60, 40, 3)
+    for index, learner in enumerate(trees.learners):
+        if not hasattr(learner, "classes_"):
+            continue
+        wanted = np.zeros((40, 3))
+        wanted[:, learner.classes_] = learner.predict_proba(DATA.public_features)
+        assert scores[index] == pytest.approx(wanted - 1 / 3, abs=1e-6)
+    voters = train_learners(*RECORDS, Perceptron(), num_classes=3)
+    said, votes = next(voters.predict_class_scores(DATA.public_features)), next(voters.predict_votes(DATA.public_features))
+    answered = votes.T >= 0
+    assert np.array_equal(said.argmax(axis=2)[answered], votes.T[answered])
+    assert said[~answered].any() == np.False_
+
+
+def test_teachers_that_fail_say_nothing():
+    ensemble = LearnerEnsemble([None, Failing(), Half()], 3)
+    scores = next(ensemble.predict_class_scores(DATA.public_features[:4]))
+    assert not scores[:2].any()
+    assert scores[2] == pytest.approx(np.array([[0, 0, 0], [-1 / 3, 2 / 3, -1 / 3]] * 2))
