@@ -15,13 +15,10 @@ os.environ.setdefault(
 
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports of runs within the test are written without their figures; fixtures that are shared by a module have them."""
-    from teacher_student.monitoring import plots
+    """Reports of runs within the test are small; fixtures that are shared by a module have whole ones, unless they say so."""
+    from .pictures import report_little
 
-    from .pictures import NONE
-
-    for name, instead in NONE.items():
-        monkeypatch.setattr(plots, name, instead)
+    report_little(monkeypatch)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,15 +1,27 @@
-"""Reports without pictures, for tests of whole runs that are about something else: drawing takes most of a small run's time."""
+"""Small reports, for tests of whole runs that are about something else: drawing and comparing take most of a small run's time."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
+import pytest
 from matplotlib.figure import Figure
 
-NONE: dict[str, Any] = {
+from teacher_student.monitoring import plots
+from teacher_student.pipeline import hard_labels
+
+_NONE: dict[str, Any] = {
     "_figure": lambda *_, **__: Figure(),
     "svg": lambda *_: "<svg></svg>",
     "pixels": lambda _: np.zeros((2, 2, 3), np.uint8),
 }
 """In place of what `teacher_student.monitoring.plots` has under these names."""
+
+
+def report_little(patch: pytest.MonkeyPatch) -> None:
+    """Write reports without their figures, and compare with one mechanism instead of all."""
+    for name, instead in _NONE.items():
+        patch.setattr(plots, name, instead)
+    patch.setattr(hard_labels, "plan", functools.partial(hard_labels.plan, mechanisms=["gnmax"]))

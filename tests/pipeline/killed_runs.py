@@ -23,9 +23,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import teacher_student
 from teacher_student.app import compose, settings_from_config
-from teacher_student.monitoring import plots
 from teacher_student.monitoring.console import Display
 from teacher_student.pipeline import query_rounds, run, stages
 from teacher_student.pipeline.answers import answers_of
@@ -83,7 +84,7 @@ def work(settings: Any, order: dict[str, Any], told: int) -> None:
     """Run, in small portions: more places to die between, and nothing drawn."""
     chunk._ROWS_PER_WINDOW = 2**13
     query_rounds.QUERIES_PER_ANSWER = 40
-    vars(plots).update(pictures.NONE)
+    pictures.report_little(pytest.MonkeyPatch())
     stages.train_teachers = functools.partial(stages.train_teachers, save_seconds=0.0)
     tell_stages(order, told)
     if "point" in order:

@@ -18,6 +18,8 @@ from teacher_student.monitoring.console import Display
 from teacher_student.pipeline import BudgetSettings, RunResult, RunSettings, hard_labels, run, soft_labels, stages, verify_folder
 from teacher_student.pipeline.folder import open_run
 
+from ..pictures import report_little
+
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
 FAST = [
@@ -57,8 +59,10 @@ def runs(tmp_path_factory) -> Runs:
         patch.setattr(stages, "teach_student", kill)
         with pytest.raises(KeyboardInterrupt):
             run(settings(ledger, *LIMIT), folder / "first")
-    first = run(settings(ledger, *LIMIT), folder / "first")
-    second = run(settings(ledger, "privacy.epsilon=1.0"), folder / "second")
+    with pytest.MonkeyPatch.context() as patch:
+        report_little(patch)
+        first = run(settings(ledger, *LIMIT), folder / "first")
+        second = run(settings(ledger, "privacy.epsilon=1.0"), folder / "second")
     display = Display("plain")
     with pytest.MonkeyPatch.context() as patch, display.console.capture() as said:
         patch.setattr(stages, "train", kill)

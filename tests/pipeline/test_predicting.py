@@ -21,6 +21,8 @@ from teacher_student.student import predict_probabilities
 from teacher_student.student.evaluation import evaluate
 from teacher_student.teachers import MLP
 
+from ..pictures import report_little
+
 FAST = ["baselines=false", "logger=none", "console=quiet", "privacy.epsilon=8", "student.settings.epochs=3"]
 
 
@@ -53,7 +55,9 @@ def mine(tmp_path_factory):
     own = [f"data.path={folder}/people.csv", "data.label=pays", "data.id=person", f"data.public={folder}/others.csv"]
     own += [f"data.evaluation={folder}/judged.csv", "teachers.number=200", "privacy.cutoff=50"]
     settings = settings_from_config(compose("run", ["experiment=table", *own, *FAST]))
-    return run(settings, folder / "mine"), settings.data(), folder
+    with pytest.MonkeyPatch.context() as patch:
+        report_little(patch)
+        return run(settings, folder / "mine"), settings.data(), folder
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ from teacher_student.pipeline import hard_labels, run, runner
 from teacher_student.pipeline.folder import open_run
 from teacher_student.pipeline.ranks import Ranks
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 FAST = [
     "experiment=blobs",
     "data.num_private=600",
