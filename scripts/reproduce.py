@@ -87,6 +87,8 @@ CROWDS = {
     4.0: ("teachers.number=1000", "data.components=60", "correction.rounds=8"),
 }
 """Noise is the smaller against more votes; where it hardly matters, fewer teachers see more records and columns each."""
+SCORES = ("experiment=adult_scores",)
+SCORERS: dict[float, tuple[str, ...]] = {0.25: ("teachers.number=8000", "data.components=60")}
 FEWER = ("data.components=null", "teachers.number=100", "teachers.training.steps=200", "teachers.training.batch_size=16")
 """What hard labels want of images: fewer teachers, of ten or more images each, that see all pixels."""
 SPARSE = (
@@ -130,6 +132,7 @@ TABLES = {
         Method("lnmax", ADULT, ("mechanism=lnmax",), asking(100, 200, 500, 1500, 4000)),
         Method("noisy_fraction", CORRECTED, ("correction.rounds=0",)),
         Method("corrected", CORRECTED, (), {}, CROWDS),
+        Method("scores", SCORES, (), {}, SCORERS),
     ),
     "digits": images("digits"),
     "mnist5000": images("mnist5000"),
@@ -186,8 +189,9 @@ def _cells(table: str, methods: tuple[Method, ...], epsilons: tuple[float, ...],
                 asked[teachers] = found
             accuracy = student_accuracy(asked[teachers], settings, Path(place) / f"{method.name}{epsilon}")
             yield {"method": method.name, "epsilon": epsilon, "accuracy": accuracy}
-        common = asked[methods[0].teachers]
-        yield from _peers(table, common, settings_of(methods[0], 1.0, split), epsilons, split)
+        if methods[0] is TABLES[table][0]:
+            common = asked[methods[0].teachers]
+            yield from _peers(table, common, settings_of(methods[0], 1.0, split), epsilons, split)
 
 
 def _peers(table: str, asked: Asked, settings: RunSettings, epsilons: tuple[float, ...], split: int) -> Iterator[dict[str, Any]]:
@@ -257,7 +261,7 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=8, help="number of public splits (default 8)")
     parser.add_argument("--first", type=int, default=0, help="first split, a seed (default 0)")
     parser.add_argument("--epsilons", type=float, nargs="*", default=EPSILONS, help=f"of {EPSILONS}")
-    parser.add_argument("--only", nargs="*", help="names of methods")
+    parser.add_argument("--only", nargs="*", help="names of methods; peers are measured beside the table's first one")
     parser.add_argument("--workers", type=int, default=1, help="processes, each with splits of its own")
     parser.add_argument("--out", type=Path, default=Path("runs") / "tables", help="folder for JSON and plot")
     options = parser.parse_args()

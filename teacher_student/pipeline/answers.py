@@ -46,8 +46,8 @@ class Answers(Protocol):
     def count_votes(self, votes: npt.NDArray[Any], settings: RunSettings) -> npt.NDArray[np.integer]:
         """Return (num_queries, columns) votes for each class, or scores in each bin. Private."""
 
-    def noiseless_targets(self, counts: npt.NDArray[np.integer], settings: RunSettings) -> Targets:
-        """Return what a student would learn from, were every query answered without noise. Private."""
+    def noiseless_targets(self, counts: npt.NDArray[np.integer], settings: RunSettings) -> Targets | None:
+        """Return what a student would learn from, were every query answered without noise; None without labels. Private."""
 
     def facts(self, release: Any, settings: RunSettings, num_classes: int) -> dict[str, Any]:
         """Return what the publishable report says of the release: `labels`, `scores` and `comparison`."""

@@ -18,7 +18,7 @@ STEPS = 1500
 
 
 def baselines(
-    dataset: PrivateDataset, noiseless: Targets, teachers: npt.NDArray[np.float64] | None, settings: RunSettings
+    dataset: PrivateDataset, noiseless: Targets | None, teachers: npt.NDArray[np.float64] | None, settings: RunSettings
 ) -> dict[str, dict[str, float]]:
     """Return each model's figures on the evaluation set; empty without one.
 
@@ -27,7 +27,7 @@ def baselines(
 
     Args:
         dataset: the data.
-        noiseless: for each public point what the teachers say. Private.
+        noiseless: for each public point what the teachers say, or None for no such student. Private.
         teachers: (num_teachers,) accuracy of each; their mean is what the owner of one shard reaches alone. None leaves it out.
         settings: of the run.
     """
@@ -36,10 +36,13 @@ def baselines(
     labels = targets_from_labels(dataset.private_labels, dataset.num_classes)
     records = dataset.private_features if dataset.student_private_features is None else dataset.student_private_features
     alone = {} if teachers is None else {"one teacher alone, on average": {"accuracy": float(teachers.mean())}}
+    followed = {}
+    if noiseless is not None:
+        followed = {"student of noiseless labels": _figures(dataset, dataset.student_points, noiseless, settings)}
     return {
         "majority class": {"accuracy": float(np.bincount(dataset.evaluation_labels).max() / len(dataset.evaluation_labels))},
         **alone,
-        "student of noiseless labels": _figures(dataset, dataset.student_points, noiseless, settings),
+        **followed,
         "non-private model": _figures(dataset, records, labels, settings),
     }
 

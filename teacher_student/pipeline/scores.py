@@ -8,12 +8,14 @@ teacher, and nothing but logits of a student, so both may be anything.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import nn
 
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.scores import ScoreSession, add_scores, empty_sums
@@ -25,7 +27,6 @@ from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import stages
 from teacher_student.pipeline.corrections import check_columns, correcting_teachers, silent
 from teacher_student.pipeline.folder import SESSION, write_array
-from teacher_student.pipeline.fractions import noiseless_targets
 from teacher_student.pipeline.query_rounds import QUERIES_PER_ANSWER
 from teacher_student.pipeline.ranks import ALONE, Ranks
 from teacher_student.pipeline.settings import RunSettings
@@ -110,19 +111,16 @@ def _scores_on(points: npt.NDArray[np.float32], teachers: Teachers, settings: Ru
 def release_labels(run: Run, votes: Table, advance: Advance, account: Account | None = None) -> ScoreRelease:
     """Ask the session about the first public points in every round. What was answered stays so."""
     settings, dataset, folder = run
+    students = _Students(run)
     with open_session(settings, dataset, folder.private / SESSION, account) as session:
         _ask(session, votes, settings, 0, advance)
         for number in range(1, settings.correction.rounds + 1):
-            _ask(session, _correcting_scores(run, session.release(), number), settings, number, advance)
+            network = functools.partial(students.after, number, session)
+            corrected = collect_votes(run, correcting_teachers(run, network, number), silent, ALONE, number)
+            _ask(session, corrected, settings, number, advance)
         release = session.release()
     stages.keep(run, release)
     return release
-
-
-def _correcting_scores(run: Run, release: ScoreRelease, number: int) -> Table:
-    """Return the scores of round `number`, which are kept."""
-    teachers = correcting_teachers(run, lambda: _student(run, release, number).publishable, number)
-    return collect_votes(run, teachers, silent, ALONE, number)
 
 
 def _ask(session: ScoreSession, votes: Table, settings: RunSettings, number: int, advance: Advance) -> None:
@@ -133,29 +131,42 @@ def _ask(session: ScoreSession, votes: Table, settings: RunSettings, number: int
         advance(part.stop, f"round {number + 1} of {settings.correction.rounds + 1}")
 
 
+class _Students:
+    """The networks after each round, made when first wanted: functions of the answers, which stay what they were."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._networks = [stages.untrained_student(run)]
+
+    def after(self, rounds: int, session: ScoreSession) -> nn.Module:
+        release = session.release()
+        for number in range(len(self._networks) - 1, rounds):
+            self._networks.append(_followed(self._run, self._networks[-1], release, number, silent).publishable)
+        return self._networks[rounds]
+
+
 def teach(run: Run, release: ScoreRelease, advance: Advance) -> Student:
-    """Move the untrained student by the mean scores of every round."""
-    return _student(run, release, 1 + run.settings.correction.rounds, advance)
-
-
-def _student(run: Run, release: ScoreRelease, rounds: int, advance: Advance = silent) -> Student:
-    """Return the student after `rounds` rounds: a function of the release, public points and public settings."""
-    settings, dataset, _ = run
-    network = stages.untrained_student(run)
-    for number in range(rounds):
-        student = follow_scores(
-            network,
-            dataset.student_points,
-            targets(release, settings, dataset, number),
-            settings.student,
-            step=settings.correction.step,
-            shrinkage=settings.correction.shrinkage,
-            seed=settings.seed + number,
-            trainer_options=stages.one_process(settings.trainer) | {"logger": False},
-            report=lambda epoch, loss: advance(epoch, f"loss {loss:.3f}"),
-        )
-        network = student.publishable
+    """Move the untrained student by the mean scores of every round: a function of the release and of public numbers."""
+    student = _followed(run, stages.untrained_student(run), release, 0, advance)
+    for number in range(1, run.settings.correction.rounds + 1):
+        student = _followed(run, student.publishable, release, number, advance)
     return student
+
+
+def _followed(run: Run, network: nn.Module, release: ScoreRelease, number: int, advance: Advance) -> Student:
+    """Return the student that follows the scores of round `number` from where `network` is."""
+    settings, dataset, _ = run
+    return follow_scores(
+        network,
+        dataset.student_points,
+        targets(release, settings, dataset, number),
+        settings.student,
+        step=settings.correction.step,
+        shrinkage=settings.correction.shrinkage,
+        seed=settings.seed + number,
+        trainer_options=stages.one_process(settings.trainer) | {"logger": False},
+        report=lambda epoch, loss: advance(epoch, f"loss {loss:.3f}"),
+    )
 
 
 def targets(release: ScoreRelease, settings: RunSettings, dataset: PrivateDataset, number: int = 0) -> Targets:
@@ -171,6 +182,10 @@ def targets(release: ScoreRelease, settings: RunSettings, dataset: PrivateDatase
 def count_votes(votes: Table, settings: RunSettings) -> Table:  # noqa: ARG001
     """Return the votes of the first round, for the private report."""
     return votes[:, votes.shape[1] // 2 :]
+
+
+def noiseless_targets(counts: Table, settings: RunSettings) -> None:
+    """Return nothing: scores say what a student lacks, and the votes of teachers of one step are no labels."""
 
 
 def facts(release: ScoreRelease, settings: RunSettings, num_classes: int) -> dict[str, Any]:  # noqa: ARG001
