@@ -4,6 +4,9 @@ A score is any finite number: a class score of a network, a probability less 1/C
 questions each teacher has one vector of them, over all queries and classes of the round. Before vectors are summed, each is made
 at most as long as one whose every entry is `norm`, by shrinking it, and rounded to integer steps of norm / 64 toward 0. That is
 what the guarantee rests on (`teacher_student.privacy.noisy_scores`).
+
+A round is answered whole, in one transaction, or refused: were part of it answered, or other scores of the same teachers for the
+rest, a vector could have its whole length in what is released, and again in what is released next.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ import numpy.typing as npt
 
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.session import Keeping
-from teacher_student.aggregation.sum_release import STEPS, ScoreRelease, means_of
+from teacher_student.aggregation.sum_release import ScoreRelease, means_of
 from teacher_student.aggregation.sum_session import SumSession
 from teacher_student.arguments import ArgumentError, Floats, Integers, floats, integer_matrix, positive_integer, positive_number
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.mechanisms.noisy_sums import check_sums
 from teacher_student.privacy import NoisyScores, calibrate
+from teacher_student.privacy.noisy_scores import STEPS
 
 
 def empty_sums(num_queries: int, num_classes: int) -> Integers:
@@ -33,9 +37,9 @@ def add_scores(sums: Integers, scores: object, norm: float) -> None:
     """Add the bounded scores of one more chunk of teachers to `sums`, in place.
 
     Args:
-        sums: shape (num_queries, num_classes), of one round of questions.
-        scores: shape (teachers of the chunk, num_queries, num_classes), each teacher's whole vector; it follows from that
-            teacher's own shard and public values alone. What is not finite counts as 0.
+        sums: shape (num_queries, num_classes), of one round of questions, from `empty_sums`.
+        scores: shape (teachers of the chunk, num_queries, num_classes), each teacher's whole vector, never twice; it follows from
+            that teacher's own shard and public values alone. What is not finite counts as 0.
         norm: public; longer vectors are shrunk to the length of one whose every entry is this.
 
     >>> sums = empty_sums(1, 2)
@@ -43,6 +47,8 @@ def add_scores(sums: Integers, scores: object, norm: float) -> None:
     >>> sums.tolist()
     [[96, -96]]
     """
+    if not isinstance(sums, np.ndarray) or sums.dtype != np.int64 or sums.ndim != 2:
+        raise ArgumentError("sums must be those of empty_sums, got others")  # a narrower type would wrap around
     given = floats("scores", scores)
     if given.ndim != 3 or given.shape[1:] != sums.shape:
         raise ArgumentError(f"scores must have the shape (teachers, {sums.shape[0]}, {sums.shape[1]}), got {given.shape}")
@@ -62,13 +68,8 @@ def bounded(vectors: Floats, norm: float) -> Integers:
         length = largest * np.sqrt((shape * shape).mean(axis=1, keepdims=True))
         steps = np.trunc(finite * (STEPS / np.maximum(length, 1.0)))
     whole = np.where(np.isfinite(steps), steps, 0.0).astype(np.int64)
-    short = (whole * whole).sum(axis=1) <= squared_norm_of(1, vectors.shape[1])
+    short = (whole * whole).sum(axis=1) <= STEPS**2 * vectors.shape[1]
     return np.where(short[:, None], whole, 0)
-
-
-def squared_norm_of(rounds: int, entries: int) -> int:
-    """Return what the squares of one teacher's integer scores add up to at most, in rounds of so many entries."""
-    return rounds * STEPS**2 * entries
 
 
 class ScoreSession(SumSession):
@@ -80,6 +81,7 @@ class ScoreSession(SumSession):
         delta: likewise.
         num_queries: queries of a round.
         num_teachers: how many scores a mean is of: public.
+        norm: at which `add_scores` bounded them: public.
         rounds: how often they are asked.
         state: an SQLite file that keeps the session across restarts and processes, or None for memory.
         noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
@@ -96,6 +98,7 @@ class ScoreSession(SumSession):
         *,
         num_queries: int,
         num_teachers: int,
+        norm: float,
         rounds: int = 1,
         state: str | os.PathLike[str] | None = None,
         noise: Noise | None = None,
@@ -104,31 +107,48 @@ class ScoreSession(SumSession):
         hyperparameters: str = "fixed",
     ) -> None:
         queries, times = positive_integer("num_queries", num_queries), positive_integer("rounds", rounds)
-        classes = positive_integer("num_classes", num_classes)
+        self._norm = positive_number("norm", norm)
         parameters = calibrate(
             "noisy_scores",
             epsilon=epsilon,
             delta=delta,
             num_queries=queries * times,
-            num_classes=classes,
-            squared_norm=squared_norm_of(times, queries * classes),
+            num_classes=positive_integer("num_classes", num_classes),
         )
         assert isinstance(parameters, NoisyScores)
-        keeping = Keeping(state, noise, neighbours, account, hyperparameters)
-        super().__init__("mean scores", parameters, epsilon=epsilon, delta=delta, num_teachers=num_teachers, keeping=keeping)
+        self._round = queries * parameters.num_classes
+        super().__init__(
+            "mean scores",
+            parameters,
+            epsilon=epsilon,
+            delta=delta,
+            num_teachers=num_teachers,
+            keeping=Keeping(state, noise, neighbours, account, hyperparameters),
+            norm=self._norm,
+            rounds=times,
+        )
 
     def answer(self, sums: object, *, query_ids: Sequence[str | int] | None = None) -> Floats:
-        """Return noisy means for each query, in order, shape (num_queries, num_classes); NaN where the session had halted.
+        """Return noisy means for each query of one round, shape (num_queries, num_classes); NaN where the session had halted.
 
         Args:
-            sums: shape (num_queries, num_classes), of `add_scores` over all teachers, for one round.
-            query_ids: public names, one for each query. A query asked again under its name gets the answer that it got.
+            sums: shape (num_queries, num_classes), of `add_scores` over all teachers.
+            query_ids: public names, one for each query and round. A round asked again under its names gets its answers again.
 
         Raises:
-            ArgumentError: bad sums; nothing was spent.
+            ArgumentError: bad sums, or not one whole round, all of it new or all of it asked before; nothing was spent.
         """
         table = check_sums(integer_matrix("sums", sums, columns=self._num_classes))
-        return means_of(self.ask_sums(table, query_ids), self._num_teachers)
+        return means_of(self.ask_sums(table, query_ids), self._num_teachers, self._norm)
+
+    def _check_fresh(self, fresh: int, asked: int) -> None:
+        """Refuse all but whole rounds, which are what is paid for."""
+        if asked != self._round or fresh not in (0, asked):
+            classes = self._num_classes
+            raise ArgumentError(
+                f"sums must be of one whole round of {self._round // classes} queries, all new or all asked before, got "
+                f"{asked // classes} of which {fresh // classes} are new"
+            )
 
     def release(self) -> ScoreRelease:  # type: ignore[override]
         """Return all noisy sums so far, in the order of the queries, with their certificate."""
@@ -172,6 +192,7 @@ def average_scores(
         delta,
         num_queries=len(sums),
         num_teachers=len(given),
+        norm=norm,
         state=state,
         noise=noise,
         neighbours=neighbours,

@@ -107,10 +107,12 @@ class Session:
         names = check_query_ids(query_ids, len(counts))
         with self._store.entry() as entry:
             if names is None:
+                self._check_fresh(len(counts), len(counts))
                 return self._answer(entry, counts, None)
             labels = entry.recorded(names)
             fresh = {name: row for row, name in reversed(list(enumerate(names))) if name not in labels}
             rows = sorted(fresh.values())
+            self._check_fresh(len(rows), len(counts))
             if rows:
                 new = [names[row] for row in rows]
                 labels.update(zip(new, self._answer(entry, counts[rows], new).tolist(), strict=True))
@@ -148,6 +150,9 @@ class Session:
 
     def __exit__(self, *failure: object) -> None:
         self.close()
+
+    def _check_fresh(self, fresh: int, asked: int) -> None:
+        """Refuse a batch of `asked` rows, `fresh` of them not answered before, that the mechanism's cost does not cover."""
 
     def _so_far(self, classes: int = 1) -> tuple[Integers, Certificate, tuple[str, ...] | None]:
         """Return all answers, what they cost, and the names of the queries, `classes` answers to each."""

@@ -11,13 +11,11 @@ import numpy.typing as npt
 
 from teacher_student.aggregation.folder import check_against
 from teacher_student.aggregation.saved_release import SavedRelease, names_of_groups
-from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer, whole_numbers
+from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer, positive_number, whole_numbers
 from teacher_student.labels import HALTED
 from teacher_student.mechanisms.noisy_sums import from_codes, to_codes
 from teacher_student.privacy import Certificate, NoisyFraction, NoisyScores
-
-STEPS = 64
-"""Integer steps into which the length is divided that a teacher's scores have at most: their root mean square."""
+from teacher_student.privacy.noisy_scores import STEPS
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -90,6 +88,8 @@ def _check(codes: Integers, certificate: Certificate) -> None:
     answered = int((codes[:, 0] >= 0).sum())
     check_against(certificate, codes[:, 0], least_paid=answered, most_paid=answered)
     positive_integer("num_teachers", certificate.used.get("num_teachers"))
+    if (stated := certificate.used.get("num_classes")) != codes.shape[1]:
+        raise ArgumentError(f"certificate must speak of {codes.shape[1]} classes, as its parameters do, got {stated}")
 
 
 class FractionRelease(SumRelease):
@@ -116,8 +116,16 @@ class ScoreRelease(SumRelease):
 
     @property
     def means(self) -> Floats:
-        """Mean scores, shape (num_queries, num_classes); see `means_of`."""
-        return means_of(self.codes, self.num_teachers)
+        """Mean scores, shape (num_queries, num_classes); NaN where not answered."""
+        return means_of(self.codes, self.num_teachers, float(self.certificate.used["norm"]))
+
+    @classmethod
+    def _read(cls, rows: Sequence[Sequence[str]], certificate: Certificate) -> tuple[tuple[str, ...], Integers]:
+        parameters = certificate.parameters
+        if isinstance(parameters, NoisyScores) and parameters.steps != STEPS:
+            raise ArgumentError(f"certificate must be of scores in {STEPS} steps, got {parameters.steps}")
+        positive_number("norm", certificate.used.get("norm"))
+        return super()._read(rows, certificate)
 
 
 def fractions_of(codes: Integers, parameters: NoisyFraction, num_teachers: int) -> Floats:
@@ -134,6 +142,6 @@ def fractions_of(codes: Integers, parameters: NoisyFraction, num_teachers: int) 
     return np.where(codes >= 0, shares, np.nan)
 
 
-def means_of(codes: Integers, num_teachers: int) -> Floats:
-    """Return the mean of the teachers' bounded scores, shape (num_queries, num_classes), in units of norm; NaN: not answered."""
-    return np.where(codes >= 0, from_codes(codes) / (STEPS * num_teachers), np.nan)
+def means_of(codes: Integers, num_teachers: int, norm: float) -> Floats:
+    """Return the mean of the teachers' bounded scores, shape (num_queries, num_classes); NaN where not answered."""
+    return np.where(codes >= 0, from_codes(codes) * (norm / (STEPS * num_teachers)), np.nan)

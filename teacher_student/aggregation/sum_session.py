@@ -21,6 +21,7 @@ class SumSession(Session):
         delta: likewise.
         num_teachers: how many are summed over: public.
         keeping: where it is kept, under which relation, and who pays.
+        settings: further public facts.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class SumSession(Session):
         delta: float,
         num_teachers: int,
         keeping: Keeping,
+        **settings: float,
     ) -> None:
         self._num_classes = self._answers_counted = parameters.num_classes
         self._num_teachers = positive_integer("num_teachers", num_teachers)
@@ -39,7 +41,7 @@ class SumSession(Session):
             build_mechanism(parameters),
             epsilon=epsilon,
             delta=delta,
-            settings={"answers": answers, "num_classes": self._num_classes, "num_teachers": self._num_teachers},
+            settings={"answers": answers, "num_classes": self._num_classes, "num_teachers": self._num_teachers, **settings},
             keeping=keeping,
         )
 

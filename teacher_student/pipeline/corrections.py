@@ -15,6 +15,7 @@ default generator, from which every prediction draws, is put back: it would coun
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -62,7 +63,8 @@ def disbelief(student: nn.Module, dataset: PrivateDataset, shards: Shards) -> np
         for first, last in zip(shards.offsets[:-1], shards.offsets[1:], strict=True):
             rows = shards.order[first:last]
             if len(rows):
-                believed = predict_probabilities(student, features[rows])[np.arange(len(rows)), dataset.private_labels[rows]]
+                asked = copy.deepcopy(student)  # lest one that remembers what it sees tell one shard of another, or the public
+                believed = predict_probabilities(asked, features[rows])[np.arange(len(rows)), dataset.private_labels[rows]]
                 weights[rows] = 1 - believed
     return weights
 

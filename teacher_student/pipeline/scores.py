@@ -27,7 +27,6 @@ from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import stages
 from teacher_student.pipeline.corrections import check_columns, correcting_teachers, silent
 from teacher_student.pipeline.folder import SESSION, write_array
-from teacher_student.pipeline.query_rounds import QUERIES_PER_ANSWER
 from teacher_student.pipeline.ranks import ALONE, Ranks
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Run, Teachers
@@ -70,6 +69,7 @@ def open_session(
         delta=settings.privacy.delta,
         num_queries=settings.queries.asked(len(dataset.public_features)),
         num_teachers=settings.num_teachers,
+        norm=_norm(settings),
         rounds=1 + settings.correction.rounds,
         neighbours=settings.privacy.neighbours or dataset.neighbours,
         state=state,
@@ -90,9 +90,9 @@ def collect_votes(run: Run, teachers: Teachers, advance: Advance, ranks: Ranks, 
         return np.load(path, allow_pickle=False)
     points = dataset.public_features[: settings.queries.asked(len(dataset.public_features))]
     sums, votes, done = empty_sums(len(points), classes), empty_sums(len(points), classes), 0
-    norm = _norm(settings) if number else _norm(settings) / (1 - 1 / classes)
+    weight = 1.0 if number else 1 - 1 / classes
     for scores in _scores_on(points, teachers, settings):
-        add_scores(sums, scores, norm)
+        add_scores(sums, weight * scores, _norm(settings))
         for vector in scores:
             votes[np.arange(len(points)), vector.argmax(axis=1)] += vector.any(axis=1)
         done += len(scores)
@@ -125,10 +125,8 @@ def release_labels(run: Run, votes: Table, advance: Advance, account: Account | 
 
 def _ask(session: ScoreSession, votes: Table, settings: RunSettings, number: int, advance: Advance) -> None:
     sums = votes[:, : votes.shape[1] // 2]
-    for start in range(0, len(sums), QUERIES_PER_ANSWER):
-        part = range(start, min(len(sums), start + QUERIES_PER_ANSWER))
-        session.answer(sums[part.start : part.stop], query_ids=[f"{number}:{point}" for point in part])
-        advance(part.stop, f"round {number + 1} of {settings.correction.rounds + 1}")
+    session.answer(sums, query_ids=[f"{number}:{point}" for point in range(len(sums))])
+    advance(len(sums), f"round {number + 1} of {settings.correction.rounds + 1}")
 
 
 class _Students:
@@ -174,7 +172,7 @@ def targets(release: ScoreRelease, settings: RunSettings, dataset: PrivateDatase
     points = len(dataset.public_features)
     asked = settings.queries.asked(points)
     means = np.zeros((points, dataset.num_classes), dtype=np.float32)
-    means[:asked] = _norm(settings) * release.means[number * asked : (number + 1) * asked]
+    means[:asked] = release.means[number * asked : (number + 1) * asked]
     known = np.arange(points) < asked
     return Targets(means, known.astype(np.float32), ~known)
 

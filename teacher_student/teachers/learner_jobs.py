@@ -119,22 +119,35 @@ def learner_votes(learner: Any, points: npt.NDArray[Any], num_classes: int) -> V
 
 def learner_scores(learner: Any, points: npt.NDArray[Any], num_classes: int) -> npt.NDArray[np.float32]:
     """One teacher's probabilities less 1 / num_classes, (points, num_classes); its votes where it has none, 0 if it fails."""
-    classes = np.asarray(getattr(learner, "classes_", ()))
-    known = classes.ndim == 1 and np.isin(classes, np.arange(num_classes)).all()
-    said = _asked(learner, "predict_proba", points) if known else None
-    probabilities = np.zeros((len(points), num_classes), dtype=np.float32)
-    if said is not None and said.shape == (len(points), len(classes)):
-        probabilities[:, classes.astype(np.int64)] = said
-    else:
+    probabilities = _probabilities(learner, points, num_classes)
+    if probabilities is None:
         votes = learner_votes(learner, points, num_classes)
+        probabilities = np.zeros((len(points), num_classes))
         probabilities[votes != ABSTAIN, votes[votes != ABSTAIN]] = 1
-    finite = np.isfinite(probabilities).all(axis=1) & (probabilities.sum(axis=1) > 0)
-    return np.where(finite[:, None], probabilities - np.float32(1 / num_classes), np.float32(0))
+    plausible = np.asarray(((probabilities >= 0) & (probabilities <= 1)).all(axis=1) & probabilities.any(axis=1))
+    return np.where(plausible[:, None], probabilities - 1 / num_classes, 0.0).astype(np.float32)
+
+
+def _probabilities(learner: Any, points: npt.NDArray[Any], num_classes: int) -> npt.NDArray[np.float64] | None:
+    """Return (points, num_classes) of what a learner says; None if it has no probabilities of these classes."""
+    try:
+        classes = np.asarray(learner.classes_)
+        if classes.ndim != 1 or not set(classes.tolist()) <= set(range(num_classes)):
+            return None
+        places = classes.astype(np.int64)
+    except Exception:  # noqa: BLE001  whatever a learner is like, it must stay with its teacher
+        return None
+    said = _asked(learner, "predict_proba", points)
+    if said is None or said.shape != (len(points), len(places)):
+        return None
+    probabilities = np.zeros((len(points), num_classes))
+    probabilities[:, places] = said
+    return probabilities
 
 
 def _asked(learner: Any, method: str, points: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
     """Return what a learner says about points; None if it cannot, or fails."""
-    if not hasattr(learner, method):
+    if learner is None:
         return None
     try:
         with warnings.catch_warnings(), _seeded(0):  # a constant does: no teacher goes on where another stopped

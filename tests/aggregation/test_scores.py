@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import teacher_student as ts
 from teacher_student import ArgumentError
 from teacher_student.aggregation import Ledger, add_scores, empty_sums
-from teacher_student.aggregation.scores import bounded, squared_norm_of
+from teacher_student.aggregation.scores import bounded
 from teacher_student.mechanisms import RecordedNoise
 from teacher_student.pipeline.files import verify_folder
 
@@ -27,14 +29,14 @@ def test_no_vector_is_longer_than_is_paid_for(entries, norm):
     plain = RANDOM.standard_normal((300, entries)) * 10.0 ** RANDOM.integers(-3, 4, size=(300, 1)) * norm
     flat = np.full((3, entries), norm) * [[1], [-1], [1 + 1e-15]]
     for vectors in (odd, plain, flat):
-        assert max(lengths(bounded(vectors, norm))) <= squared_norm_of(1, entries)
+        assert max(lengths(bounded(vectors, norm))) <= 64**2 * entries
 
 
 def test_a_twin_that_rounds_to_nearest_is_longer():
     """Its vectors may pass the bound, which is why steps are cut off toward 0."""
     vectors = RANDOM.standard_normal((300, 400)) * 5
     shrunk = vectors * (64 / np.maximum(1.0, np.sqrt((vectors**2).mean(1, keepdims=True))))
-    assert max(lengths(np.rint(shrunk))) > squared_norm_of(1, 400) >= max(lengths(bounded(vectors, 1.0)))
+    assert max(lengths(np.rint(shrunk))) > 64**2 * 400 >= max(lengths(bounded(vectors, 1.0)))
 
 
 def test_long_vectors_are_shrunk_and_short_ones_kept():
@@ -58,7 +60,7 @@ def test_a_teacher_moves_the_sums_by_its_own_vector_alone():
     assert np.array_equal(sums[0], sums[1])
     mine = bounded(np.stack([scores[17], other[17]]).reshape(2, -1), 1.0).reshape(2, 30, 3)
     assert np.array_equal(sums[2] - sums[0], mine[1] - mine[0])
-    assert lengths([(sums[2] - sums[0]).ravel()])[0] <= 4 * squared_norm_of(1, 90)
+    assert lengths([(sums[2] - sums[0]).ravel()])[0] <= 4 * 64**2 * 90
 
 
 def release(scores=None, **changes):
@@ -95,19 +97,76 @@ def test_save_load_and_verify(tmp_path):
         verify_folder(tmp_path / "out")
 
 
+GIVEN = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "num_queries": 2, "num_teachers": 100, "norm": 1.0}
+
+
 def test_rounds_are_paid_once_and_answers_stay(tmp_path):
-    given = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "num_queries": 2, "num_teachers": 100, "rounds": 2}
-    with ts.ScoreSession(**given, state=tmp_path / "s.sqlite") as session:
-        assert session.mechanism.parameters.squared_norm == 2 * squared_norm_of(1, 4)
+    with ts.ScoreSession(**GIVEN, rounds=2, state=tmp_path / "s.sqlite") as session:
+        assert session.mechanism.parameters.squared_norm == 2 * 64**2 * 4
         first = session.answer([[5, -5], [100, -100]], query_ids=["0:0", "0:1"])
-    with ts.ScoreSession(**given, state=tmp_path / "s.sqlite") as session:
+    with ts.ScoreSession(**GIVEN, rounds=2, state=tmp_path / "s.sqlite") as session:
         again = session.answer([[0, 0], [0, 0]], query_ids=["0:0", "0:1"])
         assert np.array_equal(first, again)
         assert not session.halted
         session.answer([[1, 1], [2, 2]], query_ids=["1:0", "1:1"])
         assert session.halted
-        assert np.isnan(session.answer([[1, 1]], query_ids=["2:0"])).all()
-        assert session.release().means.shape == (5, 2)
+        assert np.isnan(session.answer([[1, 1], [2, 2]], query_ids=["2:0", "2:1"])).all()
+        assert session.release().means.shape == (6, 2)
+
+
+@pytest.mark.parametrize(
+    ("sums", "names"),
+    [
+        ([[1, 2]], ["1:0"]),
+        ([[1, 2]] * 3, ["1:0", "1:1", "1:2"]),
+        ([[1, 2]] * 2, ["1:0", "1:0"]),
+        ([[1, 2]] * 2, ["0:0", "1:0"]),
+        ([[1, 2]], None),
+        ([[1, 2]] * 3, None),
+    ],
+)
+def test_all_but_whole_rounds_are_refused(sums, names):
+    """A vector has its whole length where its teacher likes: in the part of a round that is answered, and in the next again."""
+    with ts.ScoreSession(**GIVEN, rounds=3, noise=RecordedNoise([0] * 4)) as session:
+        session.answer([[5, -5], [100, -100]], query_ids=["0:0", "0:1"])
+        with pytest.raises(ArgumentError, match="one whole round of 2"):
+            session.answer(sums, query_ids=names)
+        assert session.remaining_cutoff == 4
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parameters": {"steps": 1}},
+        {"parameters": {"max_answers": 10**6}, "epsilon": 0.1},
+        {"used": {"num_classes": 9}},
+        {"used": {"norm": None}},
+        {"used": {"num_teachers": 0}},
+        {"epsilon": 0.5},
+    ],
+)
+def test_a_certificate_that_claims_other_things_is_refused(tmp_path, changes):
+    release().save(tmp_path)
+    stated = json.loads((tmp_path / "certificate.json").read_text())
+    for name, value in changes.items():
+        stated[name] = {**stated[name], **value} if isinstance(value, dict) else value
+    (tmp_path / "certificate.json").write_text(json.dumps(stated))
+    with pytest.raises(ArgumentError):
+        verify_folder(tmp_path)
+
+
+def test_classes_beside_a_certificate_of_sums_are_refused(tmp_path):
+    release().save(tmp_path)
+    (tmp_path / "noisy_scores.csv").unlink()
+    (tmp_path / "labels.csv").write_text("query,label,answered\n0,0,1\n1,1,1\n2,0,1\n")
+    with pytest.raises(ArgumentError, match="released classes"):
+        verify_folder(tmp_path)
+
+
+def test_sums_that_could_wrap_around_are_refused():
+    for kind in (np.int16, np.int32, np.float64):
+        with pytest.raises(ArgumentError, match="empty_sums"):
+            add_scores(np.zeros((3, 2), kind), np.ones((5, 3, 2)), 1.0)
 
 
 def test_the_account_pays_before_noise_is_drawn(tmp_path):
@@ -137,18 +196,18 @@ def test_bad_input_is_refused_and_nothing_is_drawn(changes, message):
 def test_sums_of_another_shape_are_refused():
     with pytest.raises(ArgumentError, match="scores must have the shape"):
         add_scores(empty_sums(3, 2), np.zeros((5, 2, 3)), 1.0)
-    with ts.ScoreSession(2, 1.0, 1e-5, num_queries=3, num_teachers=10) as session:
-        for sums in ([[1, 2, 3]], [[0.5, 1.0]], [[2**60, 0]]):
+    with ts.ScoreSession(**GIVEN) as session:
+        for sums in ([[1, 2, 3]] * 2, [[0.5, 1.0]] * 2, [[2**60, 0]] * 2):
             with pytest.raises(ArgumentError, match="sums"):
                 session.answer(sums)
-        assert session.remaining_cutoff == 3
+        assert session.remaining_cutoff == 2
 
 
 @pytest.mark.parametrize("names", [int, 7, ["a"], "ab"])
 def test_names_that_name_no_queries_are_refused(names):
     """The shorter list would have named classes of one query for another's."""
     given = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "num_teachers": 10}
-    with ts.ScoreSession(**given, num_queries=2) as session, pytest.raises(ArgumentError, match="query_ids"):
+    with ts.ScoreSession(**given, num_queries=2, norm=1.0) as session, pytest.raises(ArgumentError, match="query_ids"):
         session.answer([[1, 2], [3, 4]], query_ids=names)
     with ts.FractionSession(**given, max_answers=2) as session, pytest.raises(ArgumentError, match="query_ids"):
         session.answer(counts=[[1, 2], [3, 4]], query_ids=names)

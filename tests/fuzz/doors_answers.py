@@ -141,7 +141,7 @@ def adding_scores(scores, norm):
 
 
 def scoring(sums, query_ids):
-    with aggregation.ScoreSession(2, 1.0, 1e-5, num_queries=2, num_teachers=900) as session:
+    with aggregation.ScoreSession(2, 1.0, 1e-5, num_queries=2, num_teachers=900, norm=1.0) as session:
         try:
             session.answer(sums, query_ids=query_ids)
         except ArgumentError:
@@ -210,6 +210,7 @@ AGGREGATION = {
             "num_classes": integers(2, 3),
             "num_queries": integers(3, 5),
             "rounds": integers(1, 3),
+            "norm": EPSILON,
             "num_teachers": st.just(900),
             **{name: COMMON[name] for name in ("epsilon", "delta", "neighbours", "state", "noise")},
         },

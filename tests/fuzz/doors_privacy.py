@@ -114,7 +114,7 @@ PRIVACY = {
     "NoisyFraction": Door(privacy.NoisyFraction, {"max_answers": integers(), "num_classes": integers(2), "scale": SCALE}),
     "NoisyScores": Door(
         privacy.NoisyScores,
-        {"max_answers": integers(), "num_classes": integers(2), "squared_norm": integers(), "scale": SCALE},
+        {"max_answers": integers(), "num_classes": integers(2), "steps": integers(), "scale": SCALE},
     ),
     "ConfidentGNMax": Door(
         privacy.ConfidentGNMax,

@@ -33,7 +33,7 @@ def test_counts_plus_noise_until_the_cap():
 
 
 def test_sums_of_scores_may_be_negative_and_those_of_votes_not():
-    scores = build_mechanism(NoisyScores(num_classes=2, max_answers=3, squared_norm=9, scale=Fraction(4)))
+    scores = build_mechanism(NoisyScores(num_classes=2, max_answers=3, steps=3, scale=Fraction(4)))
     sums = np.array([[-5], [3]])
     codes, _ = scores.answer(sums, scores.start(None), RecordedNoise([1, -2]))
     assert from_codes(codes).tolist() == [-4, 1]

@@ -106,6 +106,31 @@ def test_a_record_weighs_in_its_own_shard_only():
     assert np.isnan(after[mine[0]])
 
 
+class Remembering(nn.Module):
+    """Adds up what it has seen, in evaluation too."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(7, 2)
+        self.register_buffer("seen", torch.zeros(7))
+
+    def forward(self, features):
+        self.seen += features.sum(0)
+        return self.linear(features + self.seen)
+
+
+def test_a_student_that_remembers_tells_no_shard_of_another():
+    dataset = gaussian_blobs(seed=0, num_private=30, num_public=10, num_evaluation=10, num_classes=2, dimension=7)
+    shards, student = shard_dataset(dataset, 5)[0], Remembering()
+    before = disbelief(student, dataset, shards)
+    features = dataset.private_features.copy()
+    features[shards.order[0]] += 1
+    changed = dataclasses.replace(dataset, private_features=features, student_private_features=features)
+    others = shards.order[shards.offsets[1] :]
+    assert np.array_equal(before[others], disbelief(student, changed, shards)[others])
+    assert not student.seen.any()
+
+
 def test_weights_leave_the_default_generator_alone():
     """Every prediction draws from it: one record alone in its shard would move it, and with it whatever draws next."""
     dataset = gaussian_blobs(seed=0, num_private=30, num_public=10, num_evaluation=10, num_classes=2, dimension=7)

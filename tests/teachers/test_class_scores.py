@@ -70,6 +70,25 @@ class Failing:
     predict_proba = predict
 
 
+class Odd(Failing):
+    """Says impossible things; none of them may reach another teacher, or show as a warning."""
+
+    def predict_proba(self, features):
+        said = np.full((len(features), 3), 1e300)
+        said[0] = [np.inf, -np.inf, 0]
+        return said
+
+
+class Secretive:
+    """Fails whenever it is looked at."""
+
+    @property
+    def classes_(self):
+        raise RuntimeError("of record 17")
+
+    predict = predict_proba = classes_
+
+
 class Half(Failing):
     """Knows no probabilities of its classes, but votes."""
 
@@ -97,7 +116,9 @@ def test_probabilities_of_estimators_and_votes_of_those_without():
 
 
 def test_teachers_that_fail_say_nothing():
-    ensemble = LearnerEnsemble([None, Failing(), Half()], 3)
+    ragged = Failing()
+    ragged.classes_ = [[0], [1, 2]]
+    ensemble = LearnerEnsemble([None, Failing(), Odd(), Secretive(), ragged, Half()], 3)
     scores = next(ensemble.predict_class_scores(DATA.public_features[:4]))
-    assert not scores[:2].any()
-    assert scores[2] == pytest.approx(np.array([[0, 0, 0], [-1 / 3, 2 / 3, -1 / 3]] * 2))
+    assert not scores[:5].any()
+    assert scores[5] == pytest.approx(np.array([[0, 0, 0], [-1 / 3, 2 / 3, -1 / 3]] * 2))
