@@ -4,7 +4,8 @@ uv run scripts/reproduce.py                                  # UCI Adult: all me
 uv run scripts/reproduce.py --table digits                   # scikit-learn's digits, ten classes; or mnist5000
 uv run scripts/reproduce.py --table digits_frozen            # the same through a frozen network; or mnist5000_frozen
 uv run scripts/reproduce.py --splits 10 --only stability corrected --epsilons 1 2
-uv run scripts/reproduce.py --table published                # labels from the published vote counts (scripts/mechanism_table.py)
+uv run scripts/reproduce.py --table owners                   # Adult, whole owners of several records protected
+uv run scripts/reproduce.py --table pate2018_votes           # labels from the published vote counts (scripts/mechanism_table.py)
 
 Prints Markdown (mean over splits ± standard error of the student's accuracy) and writes JSON and a plot beside it (--out).
 Every guarantee is data-independent, delta 1e-5. A split has its own public pool, shard key, teachers and noise; the mechanisms of
@@ -31,6 +32,7 @@ from joblib import Parallel, delayed
 from teacher_student import ArgumentError
 from teacher_student.app import compose, settings_from_config
 from teacher_student.benchmarks.peers import fit_dp_sgd
+from teacher_student.data import PrivateDataset
 from teacher_student.monitoring.console import Display
 from teacher_student.pipeline.answers import answers_of
 from teacher_student.pipeline.baselines import baselines
@@ -56,6 +58,7 @@ class Method:
         labels: overrides that say what is released and how the student learns.
         budgets: for each epsilon the override that goes with it (a cutoff, a number of queries); all of them public.
         crowds: for an epsilon that wants other teachers, the overrides that say which.
+        owned: records that one owner has; owners are then protected whole, and each keeps to one teacher.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Method:
     labels: tuple[str, ...] = ()
     budgets: dict[float, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     crowds: dict[float, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    owned: int = 1
 
     def teachers_at(self, epsilon: float) -> tuple[str, ...]:
         """Return the overrides that say which teachers are trained at an epsilon."""
@@ -89,6 +93,13 @@ CROWDS = {
 """Noise is the smaller against more votes; where it hardly matters, fewer teachers see more records and columns each."""
 SCORES = ("experiment=adult_scores",)
 SCORERS: dict[float, tuple[str, ...]] = {0.25: ("teachers.number=8000", "data.components=60")}
+
+
+def _fewer(teachers: int) -> dict[float, tuple[str, ...]]:
+    """Return as many teachers as there are owners to fill them, at every epsilon."""
+    return dict.fromkeys(EPSILONS, (f"teachers.number={teachers}",))
+
+
 FEWER = ("data.components=null", "teachers.number=100", "teachers.training.steps=200", "teachers.training.batch_size=16")
 """What hard labels want of images: fewer teachers, of ten or more images each, that see all pixels."""
 SPARSE = (
@@ -119,6 +130,7 @@ def images(experiment: str) -> tuple[Method, ...]:
         Method("noisy_fraction", (*few, "mechanism=noisy_fraction", "teachers.number=200")),
         Method("exponential", hard, SPARSE, asked),
         Method("gnmax", hard, ("mechanism=gnmax", *SPARSE), asked),
+        Method("confident_gnmax", hard, ("mechanism=confident_gnmax", *SPARSE), asked),
         Method("lnmax", hard, ("mechanism=lnmax", *SPARSE), asked),
         Method("stability", hard, ("mechanism=stability", *SPARSE), halting(3, 3, 3, 5, 10)),
     )
@@ -134,6 +146,10 @@ TABLES = {
         Method("corrected", CORRECTED, (), {}, CROWDS),
         Method("scores", SCORES, (), {}, SCORERS),
     ),
+    "owners": tuple(
+        Method(f"scores, owners of {owned} records", SCORES, (), {}, _fewer(teachers), owned)
+        for owned, teachers in ((4, 4000), (16, 2000), (64, 500))
+    ),
     "digits": images("digits"),
     "mnist5000": images("mnist5000"),
     **{name: (Method("few_votes", (f"experiment={name}",)),) for name in ("digits_frozen", "mnist5000_frozen")},
@@ -142,19 +158,30 @@ TABLES = {
 
 PEERS: dict[str, dict[str, Any]] = {
     "adult": {},
+    "owners": {"learning_rate": 1.0, "clip": 0.3},
     "digits": {"learning_rate": 4.0, "clip": 0.3, "epochs": 80},
     "mnist5000": {"learning_rate": 4.0, "clip": 0.3, "epochs": 80},
     "digits_frozen": {"learning_rate": 4.0, "clip": 0.3, "epochs": 80},
     "mnist5000_frozen": {"learning_rate": 4.0, "clip": 0.3, "epochs": 80},
 }
-"""Of DP-SGD: on digits, of rates from 2 to 8, clips of 0.3 and 1 and 20 to 80 epochs, the best at epsilon 2."""
+"""Of DP-SGD: for owners, of rates from 0.5 to 4 and clips of 0.1, 0.3 and 1, the best at epsilon 0.25 to 1; on digits, of rates from
+2 to 8, clips of 0.3 and 1 and 20 to 80 epochs, the best at epsilon 2."""
 
 
 def settings_of(method: Method, epsilon: float, split: int) -> RunSettings:
     """Return the settings of one cell of the table."""
     budget = method.budgets.get(epsilon, ())
     overrides = [*method.teachers_at(epsilon), *method.labels, *budget, *COMMON, f"privacy.epsilon={epsilon}", f"seed={split}"]
-    return settings_from_config(compose("run", overrides))
+    settings = settings_from_config(compose("run", overrides))
+    if method.owned == 1:
+        return settings
+    return dataclasses.replace(settings, data=lambda: with_owners(settings.data(), method.owned, split))
+
+
+def with_owners(dataset: PrivateDataset, owned: int, seed: int) -> PrivateDataset:
+    """Return the data set with an owner for each record, drawn at random: `owned` records to each."""
+    owners = np.random.default_rng(seed).permutation(len(dataset.private_labels)) // owned
+    return dataclasses.replace(dataset, private_users=owners)
 
 
 def student_accuracy(asked: Asked, settings: RunSettings, folder: Path) -> float:
@@ -179,19 +206,20 @@ def one_split(table: str, methods: tuple[Method, ...], epsilons: tuple[float, ..
 
 
 def _cells(table: str, methods: tuple[Method, ...], epsilons: tuple[float, ...], split: int) -> Iterator[dict[str, Any]]:
-    asked: dict[tuple[str, ...], Asked] = {}
+    asked: dict[tuple[int | str, ...], Asked] = {}
     with quiet(), tempfile.TemporaryDirectory() as place:
         for method, epsilon in itertools.product(methods, epsilons):
-            settings, teachers = settings_of(method, epsilon, split), method.teachers_at(epsilon)
+            settings, teachers = settings_of(method, epsilon, split), (method.owned, *method.teachers_at(epsilon))
             if teachers not in asked:
                 found = ask_teachers(settings, Path(place) / f"teachers{len(asked)}", Display("quiet"), ALONE)
                 assert found is not None
                 asked[teachers] = found
             accuracy = student_accuracy(asked[teachers], settings, Path(place) / f"{method.name}{epsilon}")
             yield {"method": method.name, "epsilon": epsilon, "accuracy": accuracy}
-        if methods[0] is TABLES[table][0]:
-            yield from _peers(asked[methods[0].teachers], settings_of(methods[0], 1.0, split))
-    yield from _dp_sgd(table, epsilons, split)
+        if methods[0] is TABLES[table][0] and table != "owners":
+            yield from _peers(asked[(1, *methods[0].teachers)], settings_of(methods[0], 1.0, split))
+    for owned in dict.fromkeys(method.owned for method in methods):
+        yield from _dp_sgd(table, owned, epsilons, split)
 
 
 def _peers(asked: Asked, settings: RunSettings) -> Iterator[dict[str, Any]]:
@@ -203,13 +231,14 @@ def _peers(asked: Asked, settings: RunSettings) -> Iterator[dict[str, Any]]:
         yield {"method": name, "epsilon": None, "accuracy": figures[name]["accuracy"]}
 
 
-def _dp_sgd(table: str, epsilons: tuple[float, ...], split: int) -> Iterator[dict[str, Any]]:
+def _dp_sgd(table: str, owned: int, epsilons: tuple[float, ...], split: int) -> Iterator[dict[str, Any]]:
     """DP-SGD on the columns on which it was best: on Adult all whitened components, else those of the table's first row."""
     chosen = TABLES[table][-1 if table == "adult" else 0]
-    dataset = settings_of(chosen, 1.0, split).data()
+    dataset = settings_of(dataclasses.replace(chosen, owned=owned), 1.0, split).data()
+    name = "DP-SGD (Opacus)" if owned == 1 else f"DP-SGD (Opacus), owners of {owned} records"
     for epsilon in epsilons:
         model = fit_dp_sgd(dataset, epsilon, 1e-5, seed=split, **PEERS[table])
-        yield {"method": "DP-SGD (Opacus)", "epsilon": epsilon, "accuracy": judge(model, dataset).metrics["accuracy"]}
+        yield {"method": name, "epsilon": epsilon, "accuracy": judge(model, dataset).metrics["accuracy"]}
 
 
 def markdown(cells: list[dict[str, Any]], epsilons: tuple[float, ...]) -> str:
@@ -263,7 +292,7 @@ def plot(cells: list[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     """Print a table, and write its numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", default="adult", choices=[*TABLES, "published"])
+    parser.add_argument("--table", default="adult", choices=[*TABLES, "pate2018_votes"])
     parser.add_argument("--splits", type=int, default=8, help="number of public splits (default 8)")
     parser.add_argument("--first", type=int, default=0, help="first split, a seed (default 0)")
     parser.add_argument("--epsilons", type=float, nargs="*", default=EPSILONS, help=f"of {EPSILONS}")
@@ -273,7 +302,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="processes, each with splits of its own")
     parser.add_argument("--out", type=Path, default=Path("runs") / "tables", help="folder for JSON and plot")
     options = parser.parse_args()
-    if options.table == "published":
+    if options.table == "pate2018_votes":
         sys.exit(subprocess.call([sys.executable, Path(__file__).with_name("mechanism_table.py")]))
     methods = tuple(method for method in TABLES[options.table] if not options.only or method.name in options.only)
     epsilons = tuple(options.epsilons)
