@@ -164,8 +164,8 @@ PEERS: dict[str, dict[str, Any]] = {
     "digits_frozen": {"learning_rate": 4.0, "clip": 0.3, "epochs": 80},
     "mnist5000_frozen": {"learning_rate": 4.0, "clip": 0.3, "epochs": 80},
 }
-"""Of DP-SGD: for owners, of rates from 0.5 to 4 and clips of 0.1, 0.3 and 1, the best at epsilon 0.25 to 1; on digits, of rates from
-2 to 8, clips of 0.3 and 1 and 20 to 80 epochs, the best at epsilon 2."""
+"""Of DP-SGD: for owners, of rates from 0.5 to 4 and clips of 0.1, 0.3 and 1, the best at epsilon 0.25 to 1; on digits, of rates
+from 2 to 8, clips of 0.3 and 1 and 20 to 80 epochs, the best at epsilon 2."""
 
 
 def settings_of(method: Method, epsilon: float, split: int) -> RunSettings:

@@ -33,6 +33,7 @@ class ReleasedFacts:
         choices: public settings by their names in the config, by which TensorBoard compares the runs of a sweep.
         certificate: the certificate's JSON as a mapping.
         answers: what was released: labels, scores, fractions or mean scores.
+        file: in which they are.
         labels: (num_queries,) released labels, or None.
         scores: (num_queries,) released scores or (num_queries, num_classes) noisy shares of the votes, NaN where not answered; or
             None. One of the two is given.
@@ -50,6 +51,7 @@ class ReleasedFacts:
     choices: Mapping[str, float | str | bool]
     certificate: Mapping[str, Any]
     answers: str
+    file: str
     labels: npt.NDArray[np.int64] | None
     scores: npt.NDArray[np.float64] | None
     cutoff: int | None

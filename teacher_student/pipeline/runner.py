@@ -270,6 +270,7 @@ def _write_reports(
         choices=settings.choices,
         certificate=json.loads(release.certificate.to_json()),
         answers=answers_of(settings).ANSWERS,
+        file=release.FILE,
         cutoff=_cutoff(release),
         class_names=dataset.class_names,
         curve=student.losses if student else (),

@@ -34,6 +34,7 @@ def released(**changes: object) -> ReleasedFacts:
         choices={"privacy.epsilon": 1.0, "learner.name": "MLP"},
         certificate=CERTIFICATE,
         answers="labels",
+        file="labels.csv",
         labels=np.array([0, 1, -1, 1, -2]),
         scores=None,
         cutoff=50,
@@ -72,12 +73,12 @@ def test_report_without_evaluation_data_and_with_scores(tmp_path):
 
 def test_report_of_noisy_fractions_names_them_and_their_file(tmp_path):
     shares = np.array([[-0.1, 1.1], [0.4, 0.6], [np.nan, np.nan]])
-    facts = released(answers="fractions", labels=None, scores=shares, **UNJUDGED)
+    facts = released(answers="fractions", file="noisy_fractions.csv", labels=None, scores=shares, **UNJUDGED)
     write_report(tmp_path / "report.html", facts)
     text = (tmp_path / "report.html").read_text()
     assert (facts.asked, facts.answered) == (3, 2)
     assert "fractions released of 3 asked" in text
-    assert "fractions.csv" in text
+    assert "Yes, as it is: noisy_fractions.csv" in text
 
 
 def test_report_without_any_answer_says_that_there_is_no_student(tmp_path):

@@ -36,6 +36,7 @@ def test_rounds_of_three_classes(finished):
     assert loaded.queries[::250] == ("0:0", "1:0", "2:0")
     assert loaded.certificate.parameters.squared_norm == 3 * 64**2 * 750
     assert "recomputed epsilon" in verify_folder(finished.folder.path)
+    assert "Yes, as it is: noisy_scores.csv" in (finished.folder.release / "report.html").read_text()
     assert finished.metrics["accuracy"] > 0.9
     points = torch.randn(20, 2)
     with torch.no_grad():
