@@ -52,11 +52,6 @@ class SumRelease(SavedRelease):
         return np.asarray(self.codes[:, 0] >= 0)
 
     @property
-    def labels(self) -> Integers:
-        """The class with the largest noisy sum, shape (num_queries,), or `HALTED`: of votes, what GNMax would have said."""
-        return np.where(self.answered, from_codes(self.codes).argmax(axis=1), HALTED)
-
-    @property
     def noisy_counts(self) -> Integers:
         """Votes or scores plus noise, shape (num_queries, num_classes); they may be negative. 0 where not answered."""
         return np.where(self.answered[:, None], from_codes(self.codes), 0)
@@ -98,6 +93,11 @@ class FractionRelease(SumRelease):
     FILE: ClassVar[str] = "fractions.csv"
     COLUMNS: ClassVar[tuple[str, ...]] = ("query", "class", "noisy_votes")
     PARAMETERS: ClassVar[type[NoisyFraction] | type[NoisyScores]] = NoisyFraction
+
+    @property
+    def labels(self) -> Integers:
+        """The class with the most noisy votes, shape (num_queries,), or `HALTED`: what GNMax would have said."""
+        return np.where(self.answered, from_codes(self.codes).argmax(axis=1), HALTED)
 
     @property
     def fractions(self) -> Floats:

@@ -4,8 +4,8 @@ The student of a round is a function of released answers, so it is public, and s
 round a teacher is trained on its own shard again, record i weighted by 1 - p(y_i | x_i) under that student, and votes for the
 class that the student should believe *more* on a point: in the limit of a rich learner the sign of E[1(y = c) - p(c | x)], the
 direction in which cross-entropy falls (functional gradient descent: Friedman 2001; reweighting as in boosting). The shares of
-those votes move the student's logits (`teacher_student.student.correct_student`). Or it says how much: the scores of
-a linear teacher after one step of training are its records' 1(y = c) - p(c | x), and their mean moves the student (`scores`).
+those votes move the student's logits (`fractions`). Or it says how much: the scores of a linear teacher after one step of
+training are its records' 1(y = c) - p(c | x), and their mean moves the student (`scores`).
 
 Privacy. A record reaches its own shard's teacher in every round and no other, so it still moves one vote of each query; that the
 teachers of a round depend on earlier answers makes the queries adaptive, which the session's cost covers. Weights are computed

@@ -8,20 +8,23 @@ points are asked again, in the same session, of teachers that correct the studen
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from teacher_student.aggregation.fractions import FractionSession
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.sum_release import FractionRelease
 from teacher_student.aggregation.votes import Table
-from teacher_student.arguments import ArgumentError, positive_integer
+from teacher_student.arguments import positive_integer
 from teacher_student.data import PrivateDataset
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import hard_labels, stages
-from teacher_student.pipeline.corrections import check_columns, correcting_teachers, silent
+from teacher_student.pipeline.correction_rounds import Students, check_rounds, corrected, release_rounds, targets_of_round
+from teacher_student.pipeline.corrections import silent
 from teacher_student.pipeline.folder import SESSION
 from teacher_student.pipeline.hard_labels import count_votes
 from teacher_student.pipeline.query_rounds import QUERIES_PER_ANSWER
@@ -29,7 +32,7 @@ from teacher_student.pipeline.ranks import ALONE, Ranks
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Run, Teachers, make_shards
 from teacher_student.privacy import Parameters
-from teacher_student.student import Student, Targets, correct_student
+from teacher_student.student import ByVotes, Student, Targets
 from teacher_student.teachers.nearest import nearest_points
 
 ANSWERS = "fractions"
@@ -37,23 +40,15 @@ MECHANISM = "noisy_fraction"
 FEW = "votes_per_teacher"
 """The mechanism's option: points on which a teacher votes in each round, those nearest to its records; None for all."""
 
-__all__ = ["ANSWERS", "check", "collect_votes", "count_votes", "facts", "noiseless_targets", "release_labels", "targets", "teach"]
+__all__ = ["ANSWERS", "check", "collect_votes", "count_votes", "facts", "noiseless_targets", "release_labels", "teach"]
 
 
 def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
     """Refuse options that it does not have and an infeasible budget: a session that is never asked spends nothing."""
-    for name in settings.privacy.options:
-        if name != FEW:
-            raise ArgumentError(
-                f"mechanism.{name} must not be given: {MECHANISM} has the option {FEW}; queries.total says how many are asked"
-            )
+    check_rounds(settings, dataset, FEW)
     asked = settings.queries.asked(len(dataset.public_features))
     if (few := settings.privacy.options.get(FEW)) is not None:
         positive_integer(f"mechanism.{FEW}", few, maximum=asked)
-    if settings.queries.order != "file":
-        raise ArgumentError(f"queries.order must be file for {MECHANISM}, got {settings.queries.order}")
-    if settings.correction.rounds:
-        check_columns(dataset)
     with open_session(settings, dataset, None) as session:
         return session.mechanism.parameters
 
@@ -89,64 +84,42 @@ def collect_votes(run: Run, teachers: Teachers, advance: Advance, ranks: Ranks, 
 
 def release_labels(run: Run, votes: Table, advance: Advance, account: Account | None = None) -> FractionRelease:
     """Ask the session about the first public points, as many as are wanted, in every round. What was answered stays so."""
-    settings, dataset, folder = run
-    with open_session(settings, dataset, folder.private / SESSION, account) as session:
-        _ask(session, votes, settings, 0, advance)
-        for number in range(1, settings.correction.rounds + 1):
-            corrected = _correcting_votes(run, session.release(), number)
-            _ask(session, corrected, settings, number, advance)
-        release = session.release()
-    stages.keep(run, release)
+    with open_session(run.settings, run.dataset, run.folder.private / SESSION, account) as session:
+        release: FractionRelease = release_rounds(run, Rounds(), session, votes, advance)
     return release
-
-
-def _ask(session: FractionSession, votes: Table, settings: RunSettings, number: int, advance: Advance) -> None:
-    wanted = settings.queries.asked(len(votes))
-    for start in range(0, wanted, QUERIES_PER_ANSWER):
-        part = range(start, min(wanted, start + QUERIES_PER_ANSWER))
-        names = [f"{number}:{point}" if number else str(point) for point in part]
-        session.answer_codes(counts=votes[part.start : part.stop], query_ids=names)
-        advance(part.stop, f"round {number + 1} of {settings.correction.rounds + 1}" if settings.correction.rounds else "")
-
-
-def _correcting_votes(run: Run, release: FractionRelease, number: int) -> Table:
-    """Return the votes of round `number`, which are kept."""
-    teachers = correcting_teachers(run, lambda: _student(run, release, number - 1).publishable, number)
-    return collect_votes(run, teachers, silent, ALONE, name=f"counts_{number}.npy")
 
 
 def teach(run: Run, release: FractionRelease, advance: Advance) -> Student:
     """Train the student on the shares of the first round and correct it by those of the others."""
-    return _student(run, release, run.settings.correction.rounds, advance)
+    return Students(run, Rounds(curves=True)).after(run.settings.correction.rounds, release, advance)
 
 
-def _student(run: Run, release: FractionRelease, rounds: int, advance: Advance | None = None) -> Student:
-    """Return the student after `rounds` corrections: a function of the release, public points and public settings."""
-    settings, dataset, _ = run
-    show = advance or silent
-    student = stages.teach_student(run, targets(release, settings, dataset), show, curves=advance is not None)
-    for number in range(1, rounds + 1):
-        student = correct_student(
-            student.publishable,
-            dataset.student_points,
-            targets(release, settings, dataset, number),
-            settings.student,
-            step=settings.correction.step,
-            seed=settings.seed + number,
-            trainer_options=settings.trainer,
-            report=lambda epoch, loss: show(epoch, f"loss {loss:.3f}"),
-        )
-    return student
+@dataclasses.dataclass(frozen=True)
+class Rounds:
+    """Rounds of votes. See `correction_rounds.Way`.
 
+    Attributes:
+        curves: whether the first student's are drawn.
+    """
 
-def targets(release: FractionRelease, settings: RunSettings, dataset: PrivateDataset, number: int = 0) -> Targets:
-    """Return the noisy shares of round `number` for the points that were asked; the others have no target."""
-    points, classes = len(dataset.public_features), dataset.num_classes
-    wanted = settings.queries.asked(points)
-    shares = np.full((points, classes), 1 / classes, dtype=np.float32)
-    shares[:wanted] = release.fractions[number * wanted : (number + 1) * wanted]
-    asked = np.arange(points) < wanted
-    return Targets(shares, asked.astype(np.float32), ~asked)
+    curves: bool = False
+
+    def ask(self, run: Run, session: FractionSession, votes: Table, number: int, advance: Advance) -> None:
+        wanted, rounds = run.settings.queries.asked(len(votes)), run.settings.correction.rounds
+        for start in range(0, wanted, QUERIES_PER_ANSWER):
+            part = range(start, min(wanted, start + QUERIES_PER_ANSWER))
+            names = [f"{number}:{point}" if number else str(point) for point in part]
+            session.answer_codes(counts=votes[part.start : part.stop], query_ids=names)
+            advance(part.stop, f"round {number + 1} of {rounds + 1}" if rounds else "")
+
+    def vote(self, run: Run, teachers: Teachers, number: int) -> Table:
+        return collect_votes(run, teachers, silent, ALONE, name=f"counts_{number}.npy")
+
+    def follow(self, run: Run, before: nn.Module | None, release: FractionRelease, number: int, advance: Advance) -> Student:
+        shares = targets_of_round(release.fractions, run, number, unasked=1 / run.dataset.num_classes)
+        if before is None:
+            return stages.teach_student(run, shares, advance, curves=self.curves)
+        return corrected(run, before, shares, ByVotes(run.settings.correction.step), number, advance)
 
 
 def noiseless_targets(counts: Table, settings: RunSettings) -> Targets:  # noqa: ARG001

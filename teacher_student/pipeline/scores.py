@@ -8,7 +8,6 @@ teacher, and nothing but logits of a student, so both may be anything.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,17 +20,18 @@ from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.scores import ScoreSession, add_scores, empty_sums
 from teacher_student.aggregation.sum_release import ScoreRelease
 from teacher_student.aggregation.votes import Table
-from teacher_student.arguments import ArgumentError, positive_number
+from teacher_student.arguments import positive_number
 from teacher_student.data import PrivateDataset
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import stages
-from teacher_student.pipeline.corrections import check_columns, correcting_teachers, silent
+from teacher_student.pipeline.correction_rounds import Students, check_rounds, corrected, release_rounds, targets_of_round
+from teacher_student.pipeline.corrections import silent
 from teacher_student.pipeline.folder import SESSION, write_array
 from teacher_student.pipeline.ranks import ALONE, Ranks
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Run, Teachers
 from teacher_student.privacy import Parameters
-from teacher_student.student import Student, Targets, follow_scores
+from teacher_student.student import ByScores, Student
 from teacher_student.teachers import LearnerEnsemble, predict_class_scores
 
 ANSWERS = "mean scores"
@@ -39,18 +39,13 @@ MECHANISM = "noisy_scores"
 NORM = "norm"
 """The mechanism's option: root mean square at which a teacher's scores of a round are cut off, before any noise."""
 
-__all__ = ["ANSWERS", "check", "collect_votes", "count_votes", "facts", "noiseless_targets", "release_labels", "targets", "teach"]
+__all__ = ["ANSWERS", "check", "collect_votes", "count_votes", "facts", "noiseless_targets", "release_labels", "teach"]
 
 
 def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
     """Refuse options that it does not have and an infeasible budget: a session that is never asked spends nothing."""
-    for name in settings.privacy.options:
-        if name != NORM:
-            raise ArgumentError(f"mechanism.{name} must not be given: {MECHANISM} has the option {NORM}")
+    check_rounds(settings, dataset, NORM)
     _norm(settings)
-    if settings.queries.order != "file":
-        raise ArgumentError(f"queries.order must be file for {MECHANISM}, got {settings.queries.order}")
-    check_columns(dataset)
     with open_session(settings, dataset, None) as session:
         return session.mechanism.parameters
 
@@ -110,71 +105,32 @@ def _scores_on(points: npt.NDArray[np.float32], teachers: Teachers, settings: Ru
 
 def release_labels(run: Run, votes: Table, advance: Advance, account: Account | None = None) -> ScoreRelease:
     """Ask the session about the first public points in every round. What was answered stays so."""
-    settings, dataset, folder = run
-    students = _Students(run)
-    with open_session(settings, dataset, folder.private / SESSION, account) as session:
-        _ask(session, votes, settings, 0, advance)
-        for number in range(1, settings.correction.rounds + 1):
-            network = functools.partial(students.after, number, session)
-            corrected = collect_votes(run, correcting_teachers(run, network, number), silent, ALONE, number)
-            _ask(session, corrected, settings, number, advance)
-        release = session.release()
-    stages.keep(run, release)
+    with open_session(run.settings, run.dataset, run.folder.private / SESSION, account) as session:
+        release: ScoreRelease = release_rounds(run, Rounds(), session, votes, advance)
     return release
 
 
-def _ask(session: ScoreSession, votes: Table, settings: RunSettings, number: int, advance: Advance) -> None:
-    sums = votes[:, : votes.shape[1] // 2]
-    session.answer(sums, query_ids=[f"{number}:{point}" for point in range(len(sums))])
-    advance(len(sums), f"round {number + 1} of {settings.correction.rounds + 1}")
-
-
-class _Students:
-    """The networks after each round, made when first wanted: functions of the answers, which stay what they were."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._networks = [stages.untrained_student(run)]
-
-    def after(self, rounds: int, session: ScoreSession) -> nn.Module:
-        release = session.release()
-        for number in range(len(self._networks) - 1, rounds):
-            self._networks.append(_followed(self._run, self._networks[-1], release, number, silent).publishable)
-        return self._networks[rounds]
-
-
 def teach(run: Run, release: ScoreRelease, advance: Advance) -> Student:
-    """Move the untrained student by the mean scores of every round: a function of the release and of public numbers."""
-    student = _followed(run, stages.untrained_student(run), release, 0, advance)
-    for number in range(1, run.settings.correction.rounds + 1):
-        student = _followed(run, student.publishable, release, number, advance)
-    return student
+    """Move the untrained student by the mean scores of every round."""
+    return Students(run, Rounds()).after(run.settings.correction.rounds, release, advance)
 
 
-def _followed(run: Run, network: nn.Module, release: ScoreRelease, number: int, advance: Advance) -> Student:
-    """Return the student that follows the scores of round `number` from where `network` is."""
-    settings, dataset, _ = run
-    return follow_scores(
-        network,
-        dataset.student_points,
-        targets(release, settings, dataset, number),
-        settings.student,
-        step=settings.correction.step,
-        shrinkage=settings.correction.shrinkage,
-        seed=settings.seed + number,
-        trainer_options=stages.one_process(settings.trainer) | {"logger": False},
-        report=lambda epoch, loss: advance(epoch, f"loss {loss:.3f}"),
-    )
+class Rounds:
+    """Rounds of scores. See `correction_rounds.Way`."""
 
+    def ask(self, run: Run, session: ScoreSession, votes: Table, number: int, advance: Advance) -> None:
+        sums = votes[:, : votes.shape[1] // 2]
+        session.answer(sums, query_ids=[f"{number}:{point}" for point in range(len(sums))])
+        advance(len(sums), f"round {number + 1} of {run.settings.correction.rounds + 1}")
 
-def targets(release: ScoreRelease, settings: RunSettings, dataset: PrivateDataset, number: int = 0) -> Targets:
-    """Return the mean scores of round `number` for the points that were asked; the others have no target."""
-    points = len(dataset.public_features)
-    asked = settings.queries.asked(points)
-    means = np.zeros((points, dataset.num_classes), dtype=np.float32)
-    means[:asked] = release.means[number * asked : (number + 1) * asked]
-    known = np.arange(points) < asked
-    return Targets(means, known.astype(np.float32), ~known)
+    def vote(self, run: Run, teachers: Teachers, number: int) -> Table:
+        return collect_votes(run, teachers, silent, ALONE, number)
+
+    def follow(self, run: Run, before: nn.Module | None, release: ScoreRelease, number: int, advance: Advance) -> Student:
+        means = targets_of_round(release.means, run, number, unasked=0.0)
+        by = ByScores(run.settings.correction.step, run.settings.correction.shrinkage)
+        start = stages.untrained_student(run) if before is None else before
+        return corrected(run, start, means, by, number, advance)
 
 
 def count_votes(votes: Table, settings: RunSettings) -> Table:  # noqa: ARG001

@@ -5,7 +5,7 @@ nothing in this room sees a record, a vote or a gap.
 """
 
 from teacher_student.student.augmentations import Augmentation
-from teacher_student.student.correction import correct_student, follow_scores
+from teacher_student.student.correction import ByScores, ByVotes, correct_student
 from teacher_student.student.fitting import fit_student, predict_probabilities
 from teacher_student.student.label_noise import LabelNoise
 from teacher_student.student.methods import METHODS
@@ -21,6 +21,8 @@ __all__ = [
     "ORDERS",
     "UNANSWERED",
     "Augmentation",
+    "ByScores",
+    "ByVotes",
     "LabelNoise",
     "NoisyMaximum",
     "QuerySettings",
@@ -30,7 +32,6 @@ __all__ = [
     "Targets",
     "correct_student",
     "fit_student",
-    "follow_scores",
     "next_points",
     "predict_probabilities",
     "resample",

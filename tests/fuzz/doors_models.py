@@ -91,15 +91,9 @@ def taught(seed, labels, **given):
     return student.fit_student(NETWORK, FEATURES, targets, settings, seed=seed)
 
 
-def corrected(labels, seed, step, **given):
-    shares = student.targets_from_labels(labels, 2, unanswered="drop")
-    return student.correct_student(NETWORK(), FEATURES, shares, student.StudentSettings(**given), step=step, seed=seed)
-
-
-def followed(labels, seed, step, shrinkage, **given):
-    scores = student.targets_from_labels(labels, 2, unanswered="drop")
-    settings = student.StudentSettings(**given)
-    return student.follow_scores(NETWORK(), FEATURES, scores, settings, step=step, shrinkage=shrinkage, seed=seed)
+def corrected(labels, seed, by, **given):
+    released = student.targets_from_labels(labels, 2, unanswered="drop")
+    return student.correct_student(NETWORK(), FEATURES, released, student.StudentSettings(**given), by, seed=seed)
 
 
 def noisy(noise, num_classes):
@@ -261,18 +255,14 @@ STUDENT = {
     "Augmentation": Door(student.Augmentation, AUGMENTATION),
     "LabelNoise": Door(noisy, {"noise": st.sampled_from([0.0, 0.1, ((0.9, 0.1), (0.2, 0.8))]), "num_classes": integers(2, 2)}),
     "NoisyMaximum": Door(outvoted, {"law": st.sampled_from(["gaussian", "laplace", "gumbel"]), "scale": EPSILON}),
+    "ByVotes": Door(student.ByVotes, {"step": EPSILON}),
+    "ByScores": Door(student.ByScores, {"step": EPSILON, "shrinkage": SHARE}),
     "correct_student": Door(
         corrected,
-        {"labels": LABELS, "seed": integers(0), "step": EPSILON, **{name: SETTINGS[name] for name in ("epochs", "batch_size")}},
-        weight=0.2,
-    ),
-    "follow_scores": Door(
-        followed,
         {
             "labels": LABELS,
             "seed": integers(0),
-            "step": EPSILON,
-            "shrinkage": SHARE,
+            "by": st.sampled_from([student.ByVotes(2.0), student.ByScores(1.0, 0.1)]),
             **{name: SETTINGS[name] for name in ("epochs", "batch_size")},
         },
         weight=0.2,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 
 import numpy as np
 import pytest
@@ -15,6 +14,8 @@ from teacher_student.app import compose, settings_from_config
 from teacher_student.data import gaussian_blobs, shard_dataset
 from teacher_student.pipeline import RunSettings, load_student, run, verify_folder
 from teacher_student.pipeline.corrections import disbelief
+
+from .killed_rounds import keeps_answers
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -76,17 +77,7 @@ def test_rounds_correct_what_is_wrong(tmp_path):
 
 
 def test_a_killed_run_keeps_weights_and_answers(finished):
-    path, student = finished.folder.path, finished.student.publishable
-    for name in ("certificate.json", "fractions.csv", "student.safetensors"):
-        (path / "release" / name).unlink()
-    shutil.rmtree(path / "private" / "teachers_2")
-    for name in ("finished.json", "votes/counts_2.npy", "votes/counts.npy"):
-        (path / "private" / name).unlink()
-    again = run(settings("correction.rounds=2", "data.num_classes=2"), path)
-    assert np.array_equal(again.release.codes, finished.release.codes)
-    points = torch.randn(20, 2)
-    with torch.no_grad():
-        assert torch.equal(again.student.publishable(points), student(points))
+    keeps_answers(finished, settings("correction.rounds=2", "data.num_classes=2"), ("counts_2.npy", "counts.npy"))
 
 
 def test_a_record_weighs_in_its_own_shard_only():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 import torch
@@ -11,6 +9,8 @@ import torch
 from teacher_student import ArgumentError, ScoreRelease
 from teacher_student.app import compose, settings_from_config
 from teacher_student.pipeline import RunSettings, load_student, run, verify_folder
+
+from .killed_rounds import keeps_answers
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 ROUND = ["~learner.estimator.max_depth", "correction.rounds=1"]
@@ -52,17 +52,7 @@ def test_the_private_sums_are_those_of_bounded_vectors(finished):
 
 
 def test_a_killed_run_keeps_weights_and_answers(finished):
-    path, student = finished.folder.path, finished.student.publishable
-    for name in ("certificate.json", "noisy_scores.csv", "student.safetensors"):
-        (path / "release" / name).unlink()
-    shutil.rmtree(path / "private" / "teachers_2")
-    for name in ("finished.json", "votes/sums_2.npy", "votes/sums_0.npy"):
-        (path / "private" / name).unlink()
-    again = run(settings("correction.rounds=2", "queries.total=250"), path)
-    assert np.array_equal(again.release.codes, finished.release.codes)
-    points = torch.randn(20, 2)
-    with torch.no_grad():
-        assert torch.equal(again.student.publishable(points), student(points))
+    keeps_answers(finished, settings("correction.rounds=2", "queries.total=250"), ("sums_2.npy", "sums_0.npy"))
 
 
 def test_trees_as_teachers_and_a_network_as_student(tmp_path):
