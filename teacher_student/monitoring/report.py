@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,9 @@ def _render(template: str, **values: object) -> str:
 def write_report(path: Path, facts: ReleasedFacts) -> None:
     """Write the publishable report to `path`."""
     figures = {title: plots.svg(figure, title) for title, figure in facts.figures.items()}
-    path.write_text(_render("report.html.j2", facts=facts, certificate=facts.certificate, figures=figures), encoding="utf-8")
+    times = f"{Decimal(facts.certificate['epsilon']).exp():.3g}"  # a float overflows above an epsilon of 709
+    text = _render("report.html.j2", facts=facts, certificate=facts.certificate, times=times, figures=figures)
+    path.write_text(text, encoding="utf-8")
 
 
 def write_private_report(path: Path, facts: PrivateFacts) -> None:

@@ -58,6 +58,12 @@ def test_report_says_what_was_spent_and_opens_offline(tmp_path):
     assert text.count("<svg") == 6
 
 
+@pytest.mark.parametrize(("epsilon", "times"), [(0.9987, "2.71 times"), (1000.0, "1.97e+434 times")])
+def test_report_says_how_many_times_as_likely(epsilon, times, tmp_path):
+    write_report(tmp_path / "report.html", released(certificate=CERTIFICATE | {"epsilon": epsilon}))
+    assert times in (tmp_path / "report.html").read_text()
+
+
 def test_report_of_injected_noise_warns(tmp_path):
     write_report(tmp_path / "report.html", released(certificate=CERTIFICATE | {"private": False}))
     assert "Not private" in (tmp_path / "report.html").read_text()
