@@ -18,8 +18,8 @@ _MOST_CLASSES = 1 << 20
 _MOST_TEACHERS = 1 << 53
 _BYTE = 255
 """Most teachers whose votes for one class fit the byte in which they are summed."""
-_LANES = 8
-_ONES = np.uint64(0x0101010101010101)
+_WORD = 64
+_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 _FEW_CLASSES = 127
 """Class indices up to here, and the abstention -1, fit a signed byte."""
 
@@ -80,7 +80,7 @@ def add_votes(counts: Table, predictions: object) -> None:
         raise ArgumentError(f"predictions must have {len(counts)} rows, one for each query, got {len(table)}")
     if (most := int(counts.max()) + table.shape[1]) > np.iinfo(counts.dtype).max:
         raise ArgumentError(f"predictions must fit counts made for all teachers (num_teachers), got up to {most} votes")
-    add = _add_by_comparison if counts.shape[1] <= _FEW_CLASSES else _add_by_position
+    add = _add_by_planes if counts.shape[1] <= _FEW_CLASSES else _add_by_position
     for start in range(0, len(table), _BLOCK):
         rows = slice(start, start + _BLOCK)
         for first in range(0, table.shape[1], _BYTE):
@@ -129,21 +129,26 @@ def check_few_votes(predictions: object, votes_per_teacher: int | None) -> None:
         )
 
 
-def _add_by_comparison(counts: Table, votes: Table) -> None:
-    """Add a block of at most 255 teachers: compare with each class in turn and sum the hits, eight teachers to a word.
+def _add_by_planes(counts: Table, votes: Table) -> None:
+    """Add a block of at most 255 teachers: as bit planes, 64 votes to a word, whose intersections hold the votes for a class.
 
-    The block is stored words first, (words, rows), so that each sum runs down whole vectors; the word times 0x0101..01 then
-    gathers its eight byte lanes in the top byte. No lane and no total passes 255.
+    A vote takes as many bits as hold the classes and, as all ones, an abstention; what fills a row up to whole words abstains.
+    From the highest bit on, the planes split the votes into those for classes that begin alike, down to single classes.
     """
     rows, teachers = votes.shape
-    padded = np.full((rows, -(-teachers // _LANES) * _LANES), ABSTAIN, dtype=np.int8)
-    padded[:, :teachers] = votes
-    words_first = np.ascontiguousarray(padded.view(np.uint64).T).view(np.int8)
-    hits = np.empty(words_first.shape, dtype=np.bool_)
-    for label in range(counts.shape[1]):
-        np.equal(words_first, label, out=hits)
-        lanes = np.add.reduce(hits.view(np.uint8), axis=0, dtype=np.uint8).view(np.uint64)
-        counts[:, label] += ((lanes * _ONES) >> np.uint64(56)).astype(counts.dtype)
+    padded = np.empty((rows, -(-teachers // _WORD) * _WORD), dtype=np.int8)
+    padded[:, :teachers], padded[:, teachers:] = votes, ABSTAIN
+    codes, classes = padded.view(np.uint8), counts.shape[1]
+    bits, groups = np.empty_like(codes), [np.full((1, 1), _ONES)]
+    for bit in reversed(range(classes.bit_length())):
+        np.bitwise_and(codes, np.uint8(1 << bit), out=bits)
+        plane = np.packbits(bits.reshape(-1)).view(np.uint64).reshape(rows, -1).T.copy()  # words first: sums run down vectors
+        halves = (~plane, plane)
+        beginnings = 1 + ((classes - 1) >> bit)
+        groups = [group & half for group in groups for half in halves][:beginnings]
+    for label, group in enumerate(groups):
+        found = np.add.reduce(np.bitwise_count(group), axis=0, dtype=np.uint8)
+        counts[:, label] += found.astype(counts.dtype, copy=False)
 
 
 def _add_by_position(counts: Table, votes: Table) -> None:

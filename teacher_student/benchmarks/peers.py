@@ -27,6 +27,7 @@ def fit_dp_sgd(
     learning_rate: float = LEARNING_RATE,
     clip: float = CLIP,
     epochs: int = EPOCHS,
+    batch: int | None = BATCH,
 ) -> nn.Module:
     """Return a logistic regression on the student's columns, trained by DP-SGD with Poisson sampling (Opacus).
 
@@ -41,6 +42,7 @@ def fit_dp_sgd(
         learning_rate: of plain SGD.
         clip: norm at which each user's gradient is cut off.
         epochs: expected passes.
+        batch: expected number of users in a step; None for all of them in each.
     """
     from opacus import PrivacyEngine
 
@@ -56,7 +58,7 @@ def fit_dp_sgd(
         nn.init.zeros_(parameter)
     users = _by_user(inputs, torch.as_tensor(dataset.private_labels), dataset.private_users)
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
-    loader = DataLoader(users, batch_size=min(BATCH, len(users)))
+    loader = DataLoader(users, batch_size=len(users) if batch is None else min(batch, len(users)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Opacus: it says that its noise is not secure, as does this docstring
         private, optimizer, loader = PrivacyEngine().make_private_with_epsilon(
