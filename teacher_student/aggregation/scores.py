@@ -27,6 +27,9 @@ from teacher_student.mechanisms.noisy_sums import check_sums
 from teacher_student.privacy import NoisyScores, calibrate
 from teacher_student.privacy.noisy_scores import STEPS
 
+_BLOCK = 2**16
+"""Scores that are bounded at a time, which a CPU's cache holds."""
+
 
 def empty_sums(num_queries: int, num_classes: int) -> Integers:
     """Return zero sums, shape (num_queries, num_classes); fill them with `add_scores`."""
@@ -49,10 +52,12 @@ def add_scores(sums: Integers, scores: object, norm: float) -> None:
     """
     if not isinstance(sums, np.ndarray) or sums.dtype != np.int64 or sums.ndim != 2:
         raise ArgumentError("sums must be those of empty_sums, got others")  # a narrower type would wrap around
-    given = floats("scores", scores)
+    given = scores if isinstance(scores, np.ndarray) else floats("scores", scores)
     if given.ndim != 3 or given.shape[1:] != sums.shape:
         raise ArgumentError(f"scores must have the shape (teachers, {sums.shape[0]}, {sums.shape[1]}), got {given.shape}")
-    sums += bounded(given.reshape(len(given), -1), norm).sum(axis=0).reshape(sums.shape)
+    for first in range(0, len(given), teachers := max(1, _BLOCK // sums.size)):
+        vectors = floats("scores", given[first : first + teachers])
+        sums += bounded(vectors.reshape(len(vectors), -1), norm).sum(axis=0).reshape(sums.shape)
 
 
 def bounded(vectors: Floats, norm: float) -> Integers:

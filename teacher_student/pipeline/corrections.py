@@ -10,7 +10,7 @@ training are its records' 1(y = c) - p(c | x), and their mean moves the student 
 Privacy. A record reaches its own shard's teacher in every round and no other, so it still moves one vote of each query; that the
 teachers of a round depend on earlier answers makes the queries adaptive, which the session's cost covers. Weights are computed
 shard by shard: vectorised arithmetic may depend in its last bit on a record's place in a batch, and no bit may cross shards. The
-default generator, from which every prediction draws, is put back: it would count the shards that are not empty.
+default generator, from which a student may draw, is put back: it would count the shards that are not empty.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from teacher_student.arguments import ArgumentError
 from teacher_student.data import PrivateDataset, Shards
 from teacher_student.pipeline.folder import write_array
 from teacher_student.pipeline.stages import Run, Teachers, make_shards, train
-from teacher_student.student import predict_probabilities
+from teacher_student.student import Standardized, predict_probabilities
+from teacher_student.teachers import MLP, LogisticRegression
+
+_FORGETFUL = {nn.Sequential, nn.Flatten, nn.Linear, nn.ReLU, nn.Dropout, Standardized, MLP, LogisticRegression}
 
 
 def correcting_teachers(run: Run, student: Callable[[], nn.Module], number: int) -> Teachers:
@@ -58,15 +61,26 @@ def disbelief(student: nn.Module, dataset: PrivateDataset, shards: Shards) -> np
         shards: of the records.
     """
     features = check_columns(dataset)
-    weights = np.zeros(len(features), dtype=np.float32)
+    weights, forgets = np.zeros(len(features), dtype=np.float32), _forgets(student)
     with torch.random.fork_rng(devices=[]):
         for first, last in zip(shards.offsets[:-1], shards.offsets[1:], strict=True):
             rows = shards.order[first:last]
             if len(rows):
-                asked = copy.deepcopy(student)  # lest one that remembers what it sees tell one shard of another, or the public
+                asked = student if forgets else copy.deepcopy(student)  # lest it tell one shard of another, or the public
                 believed = predict_probabilities(asked, features[rows])[np.arange(len(rows)), dataset.private_labels[rows]]
                 weights[rows] = 1 - believed
     return weights
+
+
+def _forgets(network: nn.Module) -> bool:
+    """Whether a network surely keeps nothing of what it sees when it predicts: of such layers alone, and without hooks."""
+    return all(
+        type(module) in _FORGETFUL
+        and not module._forward_hooks
+        and not module._forward_pre_hooks
+        and "forward" not in vars(module)
+        for module in network.modules()
+    )
 
 
 def check_columns(dataset: PrivateDataset) -> npt.NDArray[np.float32]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 from teacher_student.arguments import ArgumentError, positive_integer
 from teacher_student.student.augmentations import views_of
@@ -127,11 +127,10 @@ def _with_something_to_learn_from(settings: StudentSettings, targets: Targets) -
 def predict_probabilities(network: nn.Module, features: npt.NDArray[np.float32], *, block: int = 4096) -> npt.NDArray[np.float32]:
     """Return (num_points, num_classes) class probabilities, computed block by block on the network's device."""
     device = next(network.parameters()).device
-    dataset = TensorDataset(torch.as_tensor(features))
-    loader = DataLoader(dataset, sampler=BatchSampler(SequentialSampler(dataset), block, drop_last=False), batch_size=None)
     network.eval()
     with torch.inference_mode():
-        return np.concatenate([F.softmax(network(batch.to(device)), dim=-1).float().cpu().numpy() for (batch,) in loader])
+        batches = torch.as_tensor(features).split(block)
+        return np.concatenate([F.softmax(network(batch.to(device)), dim=-1).float().cpu().numpy() for batch in batches])
 
 
 @contextlib.contextmanager

@@ -12,8 +12,10 @@ from torch import nn
 from teacher_student import ArgumentError, FractionRelease
 from teacher_student.app import compose, settings_from_config
 from teacher_student.data import gaussian_blobs, shard_dataset
-from teacher_student.pipeline import RunSettings, load_student, run, verify_folder
+from teacher_student.pipeline import RunSettings, corrections, load_student, run, verify_folder
 from teacher_student.pipeline.corrections import disbelief
+from teacher_student.student import Standardized
+from teacher_student.teachers import MLP
 
 from .killed_rounds import keeps_answers
 
@@ -168,3 +170,21 @@ def test_refused_before_anything_is_written(overrides, message, tmp_path):
     with pytest.raises(ArgumentError, match=message):
         run(settings(*overrides), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+class Noting(nn.Linear):
+    """Might keep what it sees, for all that anybody knows."""
+
+
+def hooked():
+    network = nn.Linear(2, 2)
+    network.register_forward_hook(lambda *_: None)
+    return network
+
+
+@pytest.mark.parametrize(
+    ("network", "forgets"),
+    [(MLP(2, 2, (3,)), True), (Standardized(nn.Linear(2, 2), (2,)), True), (Noting(2, 2), False), (hooked(), False)],
+)
+def test_only_what_surely_forgets_is_asked_without_a_copy(network, forgets):
+    assert corrections._forgets(network) is forgets
