@@ -33,8 +33,8 @@ def settings_from_config(config: DictConfig) -> Any:
             name=config.name,
             data=_loader(config),
             training=make(config.teachers.training, _convert_="all"),
-            learner=make(config.learner),
-            student_network=make(config.student.network),
+            learner=_plain(make(config.learner)),
+            student_network=_plain(make(config.student.network)),
             student=make(config.student.settings),
             trainer=dict(make(config.trainer)),
             queries=QuerySettings(**config.queries),
@@ -45,6 +45,13 @@ def settings_from_config(config: DictConfig) -> Any:
         raise ArgumentError(_root_cause(error, config)) from error
     except (TypeError, OmegaConfBaseException) as error:
         raise ArgumentError(str(error)) from error
+
+
+def _plain(made: Any) -> Any:
+    """Return Hydra's partial of a class as a plain one: each call would check the class again, a millisecond for each teacher."""
+    if isinstance(made, functools.partial) and isinstance(made.func, type):
+        return functools.partial(made.func, *made.args, **made.keywords)
+    return made
 
 
 def light_settings(config: DictConfig) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def open_session(
 
 
 def collect_votes(run: Run, teachers: Teachers, advance: Advance, ranks: Ranks, number: int = 0) -> Table:
-    """Return (num_queries, 2 num_classes) int64: sums of the bounded scores, and beside them votes, for the private report.
+    """Return (num_queries, num_classes) int64 sums of the bounded scores; beside the first round's also votes, for the report.
 
     The first round's teachers learn from unweighted records: an untrained student believes every label by 1 / num_classes.
     """
@@ -88,13 +88,19 @@ def collect_votes(run: Run, teachers: Teachers, advance: Advance, ranks: Ranks, 
     weight = 1.0 if number else 1 - 1 / classes
     for scores in _scores_on(points, teachers, settings):
         add_scores(sums, weight * scores, _norm(settings))
-        for vector in scores:
-            votes[np.arange(len(points)), vector.argmax(axis=1)] += vector.any(axis=1)
+        if number == 0:
+            _add_favourites(votes, scores)
         done += len(scores)
         advance(done * len(dataset.public_features) // settings.num_teachers, "")
-    table = np.concatenate([sums, votes], axis=1)
+    table = sums if number else np.concatenate([sums, votes], axis=1)
     write_array(path, table)
     return table
+
+
+def _add_favourites(votes: Table, scores: npt.NDArray[np.float32]) -> None:
+    """Count (teachers, points, num_classes) scores as votes for the class with the largest one; a row of zeros abstains."""
+    for vector in scores:
+        votes[np.arange(len(votes)), vector.argmax(axis=1)] += vector.any(axis=1)
 
 
 def _scores_on(points: npt.NDArray[np.float32], teachers: Teachers, settings: RunSettings) -> Iterator[npt.NDArray[np.float32]]:
@@ -119,7 +125,7 @@ class Rounds:
     """Rounds of scores. See `correction_rounds.Way`."""
 
     def ask(self, run: Run, session: ScoreSession, votes: Table, number: int, advance: Advance) -> None:
-        sums = votes[:, : votes.shape[1] // 2]
+        sums = votes[:, : run.dataset.num_classes]
         session.answer(sums, query_ids=[f"{number}:{point}" for point in range(len(sums))])
         advance(len(sums), f"round {number + 1} of {run.settings.correction.rounds + 1}")
 

@@ -33,11 +33,10 @@ class ClassScoreReader(lightning.LightningModule):
         """Return (teachers of the chunk, points, num_classes) float32, each point's scores centred at 0; 0 where one abstains."""
         ensemble = self._ensemble[0]
         trained = ensemble.store.get(self._number)
-        parts = [scores.float().cpu() for scores in ensemble.chunk_scores(trained, batch)]
-        scores = torch.cat(parts, dim=1)
-        centred = scores - scores.mean(dim=-1, keepdim=True)
-        silent = trained.abstaining[:, None, None] | ~torch.isfinite(centred).all(dim=-1, keepdim=True)
-        return centred.masked_fill(silent, 0.0)
+        scores = torch.cat([scores.float().cpu() for scores in ensemble.chunk_scores(trained, batch)], dim=1)
+        scores -= scores.mean(dim=-1, keepdim=True)
+        unsound = ~torch.isfinite(scores[..., :1])  # any class's number that is not finite leaves none finite beside the mean
+        return scores.masked_fill_(trained.abstaining[:, None, None] | unsound, 0.0)
 
 
 def predict_class_scores(

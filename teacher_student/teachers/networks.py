@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -93,6 +94,8 @@ class LogisticRegression(MLP):
         initial_bias: public constants that the intercept starts from, one for each class (default: 0).
         prediction_offset: public constants added to the class scores when voting.
     """
+
+    starts_alike: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -162,12 +162,18 @@ def _last_level_cache() -> int:
 
 
 def initial_stack(network: Network, settings: TrainingSettings, master_seed: int, shards: range | tuple[int, ...]) -> Stack:
-    """Start every teacher from its own seed, on the CPU, whatever the device."""
-    states = []
+    """Start every teacher from its own seed, on the CPU, whatever the device.
+
+    Where the network's very class says that it `starts_alike`, whatever the seed, one start serves all.
+    """
+    states: list[dict[str, Tensor]] = []
     with torch.random.fork_rng(devices=[]):
         for shard in shards:
             torch.default_generator.manual_seed(shard_seed(master_seed, shard, "start"))
             module = network().to(settings.dtype)
             key_dropouts(module)
             states.append(copy.copy(module.state_dict()))
+            if vars(type(module)).get("starts_alike"):
+                states *= len(shards)
+                break
     return {name: torch.stack([state[name] for state in states]) for name in states[0]}
