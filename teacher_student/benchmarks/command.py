@@ -16,7 +16,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-PARTS = ("teachers", "lightning", "votes", "counting", "growth", "mechanisms")
+PARTS = ("teachers", "profile", "lightning", "votes", "counting", "growth", "mechanisms")
 HEADERS = {
     "network": "teacher",
     "num_teachers": "k",
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = read(arguments)
     if options.threads:
         torch.set_num_threads(options.threads)
-    from teacher_student.benchmarks import teachers
+    from teacher_student.benchmarks import profile, teachers
 
     only, console = options.only or PARTS, Console(width=150)
     turns, results = (options.samples, options.clock), {}
@@ -95,6 +95,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         names = options.networks or list(teachers.CASES)
         results["teachers"] = [teachers.compare(name, k, *turns, options.accelerator) for name in names for k in options.teachers]
         print_table(console, "Times faster than teachers one by one (baselines measured on one teacher)", results["teachers"])
+    if "profile" in only:
+        results["profile"] = [profile.shares(name, *turns) for name in options.networks or list(teachers.CASES)]
+        print_table(
+            console,
+            "Percent of a chunk's time; bound: the share of the product rate, were all but products free",
+            results["profile"],
+        )
     if "lightning" in only:
         results["lightning"] = [teachers.lightning(name, *turns) for name in options.networks or list(teachers.CASES)]
         print_table(console, "What Lightning costs over the bare engine", results["lightning"])

@@ -9,6 +9,7 @@ import torch
 
 from teacher_student.benchmarks import teachers
 from teacher_student.benchmarks.command import main
+from teacher_student.benchmarks.profile import KINDS
 from teacher_student.teachers import CNN, MLP, TrainingSettings
 
 
@@ -43,6 +44,18 @@ def test_teachers_are_compared_with_all_baselines(accelerator, tmp_path, monkeyp
     assert [row["trained"] for row in rows if row["network"] == "cnn"] == expected[:2]
     assert all(row["product_share"] > 0 and row["times_default"] > 0 for row in rows)
     assert "(d) default Lightning" in capsys.readouterr().out
+
+
+def test_a_profile_says_where_the_time_went(tmp_path, monkeypatch):
+    monkeypatch.setattr(teachers, "CASES", SMALL)
+    monkeypatch.setattr(teachers, "RECORDS", 400)
+    out = tmp_path / "figures.json"
+    assert main(["--only", "profile", "--samples", "1", "--out", str(out)]) == 0
+    for row in json.loads(out.read_text())["profile"]:
+        assert sum(row[kind] for kind in (*KINDS, "rest")) == pytest.approx(100)
+        assert row["products"] > 0
+        assert row["optimiser"] > 0
+        assert row["bound"] > row["product_share"] > 0
 
 
 def test_operations_are_those_of_the_products():

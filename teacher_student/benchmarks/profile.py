@@ -1,0 +1,60 @@
+"""Where a teacher's training time goes, and what its matrix products alone would leave: the bound on any engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.profiler import ProfilerActivity, profile
+
+from teacher_student.benchmarks import teachers
+from teacher_student.benchmarks.timing import interleaved, product, ratio
+from teacher_student.teachers.chunk import ChunkTrainer, train_chunk
+from teacher_student.teachers.engines import initial_stack
+from teacher_student.teachers.records import ShardedRecords
+
+KINDS = {
+    "products": ("mm", "bmm", "addmm", "baddbmm", "convolution", "mkldnn", "thnn_conv", "slow_conv"),
+    "optimiser": ("_fused", "_foreach", "Optimizer"),
+    "batches": ("index_select", "index", "copy_"),
+    "starts": ("uniform_", "normal_", "stack", "cat"),
+}
+"""Kinds of work, by how the names of PyTorch's operations begin."""
+
+
+def shares(name: str, samples: int, clock: str, k: int = 250, few: int = 24) -> dict[str, Any]:
+    """Return percent of the time of training one chunk, by kind of work, and the share of the product rate that is possible.
+
+    Args:
+        name: of the case.
+        samples: turns in which chunk and product are timed.
+        clock: "wall" or "cpu".
+        k: teachers that the records are divided among.
+        few: teachers that are trained, at most.
+    """
+    case = teachers.CASES[name]
+    data = teachers.made(case, min(few, teachers.trained_of(case, k)), k)
+    ensemble, records = teachers.trained(case, data, steps=1), ShardedRecords.of(*data)
+    shards = ensemble.shards_of(0)
+
+    def chunk() -> float:
+        trainer = ChunkTrainer(
+            ensemble.engine, records.chunk(shards.start, shards.stop, case.classes), 0, [0.0] * len(shards), case.settings
+        )
+        train_chunk(trainer, initial_stack(case.network, case.settings, 0, shards))
+        return len(shards)
+
+    seconds = interleaved({"chunk": chunk, "product": product()}, samples, clock)
+    with profile(activities=[ProfilerActivity.CPU]) as found:
+        chunk()
+    spent = dict.fromkeys((*KINDS, "rest"), 0.0)
+    for event in found.key_averages():
+        spent[_kind(event.key)] += event.self_cpu_time_total
+    total = sum(spent.values())
+    row: dict[str, Any] = {"network": name, **{kind: 100 * time / total for kind, time in spent.items()}}
+    row["product_share"] = case.operations() * ratio(seconds["product"], seconds["chunk"])
+    return row | {"bound": row["product_share"] * total / spent["products"] if spent["products"] else float("nan")}
+
+
+def _kind(operation: str) -> str:
+    plain = operation.removeprefix("aten::")
+    return next((kind for kind, beginnings in KINDS.items() if plain.startswith(beginnings)), "rest")
