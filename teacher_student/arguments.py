@@ -22,6 +22,9 @@ Floats = npt.NDArray[np.float64]
 _MOST_VOTES = 2**53
 """More votes than this in one cell are a mistake, and sums of them could overflow."""
 _LONGEST_MESSAGE = 2000
+_LARGEST_INTEGER = 2**63 - 1
+_LEAST = 1e-300
+"""Of positive numbers: the reciprocal of a smaller one, or a few times that, is no number."""
 
 
 class ArgumentError(ValueError):
@@ -38,7 +41,7 @@ def _one_line(message: str) -> str:
 
 
 def positive_integer(name: str, value: object, *, minimum: int = 1, maximum: int | None = None) -> int:
-    """Return `value` as an int of at least `minimum` (and at most `maximum`).
+    """Return `value` as an int of at least `minimum` (and at most `maximum`, by default what 64 bits hold).
 
     >>> positive_integer("cutoff", 0)
     Traceback (most recent call last):
@@ -48,7 +51,10 @@ def positive_integer(name: str, value: object, *, minimum: int = 1, maximum: int
     if maximum is not None:
         wanted = f"an integer from {minimum} to {maximum}"
     is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)
-    if not is_integer or int(value) < minimum or (maximum is not None and int(value) > maximum):  # type: ignore[call-overload]
+    most = _LARGEST_INTEGER if maximum is None else maximum
+    if is_integer and maximum is None and int(value) > most:  # type: ignore[call-overload]
+        wanted = f"an integer below {most + 1}"
+    if not is_integer or not minimum <= int(value) <= most:  # type: ignore[call-overload]
         raise ArgumentError(f"{name} must be {wanted}, got {value!r}")
     return int(value)  # type: ignore[call-overload, no-any-return]
 
@@ -77,8 +83,9 @@ def positive_number(name: str, value: object) -> float:
         number = finite_number(name, value)
     except ArgumentError:
         number = -1.0
-    if number <= 0:
-        raise ArgumentError(f"{name} must be a number above 0, got {value!r}")
+    if number < _LEAST:
+        wanted = f"at least {_LEAST}" if number > 0 else "a number above 0"
+        raise ArgumentError(f"{name} must be {wanted}, got {value!r}")
     return number
 
 
@@ -92,8 +99,9 @@ def probability(name: str, value: object) -> float:
         number = finite_number(name, value)
     except ArgumentError:
         number = -1.0
-    if not 0 < number < 1:
-        raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+    if not _LEAST <= number < 1:
+        wanted = f"be at least {_LEAST}" if 0 < number < 1 else "lie strictly between 0 and 1"
+        raise ArgumentError(f"{name} must {wanted}, got {value!r}")
     return number
 
 
@@ -133,7 +141,7 @@ def number_at_least_zero(name: str, value: object) -> float:
 
 def floats(name: str, value: object) -> Floats:
     """Return `value` as an array of floats of any shape; NaN and infinities pass."""
-    array = _array(name, value, "hold numbers in rows of one width")
+    array = any_array(name, value, "hold numbers in rows of one width")
     if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
         raise ArgumentError(f"{name} must hold numbers, got values of type {array.dtype}")
     return array.astype(np.float64)
@@ -170,7 +178,7 @@ def integer_matrix(name: str, value: object, *, columns: int | None = None) -> n
     Raises:
         ArgumentError: not two-dimensional, empty, ragged, not whole numbers, NaN, or of another width.
     """
-    array = _array(name, value, "be a table whose rows have one width")
+    array = any_array(name, value, "be a table whose rows have one width")
     if array.ndim != 2:
         raise ArgumentError(f"{name} must have two dimensions, got shape {array.shape}")
     if array.size == 0:
@@ -197,7 +205,7 @@ def vote_counts(name: str, value: object, *, columns: int | None = None) -> npt.
 
 def whole_numbers(name: str, value: object) -> Integers:
     """Return `value` as an int64 array of any shape, a copy."""
-    whole = _whole_numbers(name, _array(name, value, "hold whole numbers in rows of one width"))
+    whole = _whole_numbers(name, any_array(name, value, "hold whole numbers in rows of one width"))
     if whole.size and int(whole.max()) > np.iinfo(np.int64).max:
         raise ArgumentError(f"{name} must be at most {np.iinfo(np.int64).max}, got {int(whole.max())}")
     return np.array(whole, dtype=np.int64)
@@ -229,7 +237,8 @@ def file_path(name: str, value: object) -> Path:
     return Path(value)
 
 
-def _array(name: str, value: object, wanted: str) -> npt.NDArray[np.generic]:
+def any_array(name: str, value: object, wanted: str) -> npt.NDArray[np.generic]:
+    """Return `value` as an array of any type; `wanted` says what it must be, where its rows differ."""
     try:
         return np.asarray(value)
     except ValueError as error:

@@ -99,7 +99,7 @@ def check_votes(predictions: object, counts: object, num_classes: int, num_teach
     if counts is not None:
         return check_counts(counts, num_classes, num_teachers=num_teachers)
     table = check_predictions(predictions, num_classes)
-    if num_teachers is not None and table.shape[1] != num_teachers:
+    if num_teachers is not None and table.shape[1] != positive_integer("num_teachers", num_teachers):
         raise ArgumentError(f"predictions must have a column for each of num_teachers = {num_teachers}, got {table.shape[1]}")
     return count_votes(table, num_classes)
 

@@ -33,7 +33,11 @@ _BLOCK = 2**16
 
 def empty_sums(num_queries: int, num_classes: int) -> Integers:
     """Return zero sums, shape (num_queries, num_classes); fill them with `add_scores`."""
-    return np.zeros((positive_integer("num_queries", num_queries), positive_integer("num_classes", num_classes)), dtype=np.int64)
+    queries, classes = positive_integer("num_queries", num_queries), positive_integer("num_classes", num_classes)
+    try:
+        return np.zeros((queries, classes), dtype=np.int64)
+    except (MemoryError, ValueError) as error:
+        raise ArgumentError(f"num_queries must leave sums that fit into memory, got {queries} of {classes} classes") from error
 
 
 def add_scores(sums: Integers, scores: object, norm: float) -> None:

@@ -75,7 +75,7 @@ class SoftLabelSession(Session):
         hyperparameters: str = "fixed",
         **options: Any,
     ) -> None:
-        if mechanism not in MECHANISMS:
+        if not isinstance(mechanism, str) or mechanism not in MECHANISMS:
             raise ArgumentError(f"mechanism must be one of {', '.join(MECHANISMS)} for soft labels; got {mechanism!r}")
         self._bins = int(check_bins(bins, 1)[0]) if bin_width is None else bins_of_width(bin_width)
         self._num_classes = None if num_classes is None else positive_integer("num_classes", num_classes, minimum=2)

@@ -20,6 +20,8 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(configs.conf_folder())):
             return hydra.compose(config_name, list(overrides))
+    except TypeError as error:  # of Hydra, for GROUP=[1,[2]]
+        raise ArgumentError(f"overrides must choose of a group by name, as in data=adult, got {' '.join(overrides)}") from error
     except (HydraException, OmegaConfBaseException, ValueError) as error:  # Hydra raises a bare ValueError for GROUP=null
         raise ArgumentError(one_line(error, config_name, overrides)) from error
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.arguments import ArgumentError, choice, listed, positive_integer
+from teacher_student.arguments import ArgumentError, any_array, choice, listed, positive_integer
 from teacher_student.data.identifiers import canonical_identifiers, identifier_array, refuse_duplicates
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def _finite(name: str, value: object, shape: tuple[int, ...]) -> Features:
 
 
 def _labels(name: str, value: object, rows: int, num_classes: int) -> Labels:
-    array = np.asarray(value)
+    array: npt.NDArray[Any] = any_array(name, value, "have one entry per record")
     if array.dtype.kind not in "iu":
         raise ArgumentError(f"{name} must hold class indices (integers), got values of type {array.dtype}")
     if array.shape != (rows,):

@@ -31,7 +31,7 @@ import numpy as np
 from teacher_student.arguments import ArgumentError, Floats, positive_integer, positive_number, probability
 from teacher_student.privacy.gaussian import compose_mu, discrete_gaussian_mu, gaussian_delta, gaussian_epsilon, gaussian_mu
 from teacher_student.privacy.kappa import to_delta, to_epsilon
-from teacher_student.privacy.parameters import Parameters, check_scale, smallest_scale
+from teacher_student.privacy.parameters import GRID, Parameters, check_scale, smallest_scale
 from teacher_student.privacy.pure import bounded_range_rdp, pure_delta, pure_epsilon, pure_rdp
 
 TEST_SHARE = 0.5
@@ -87,6 +87,8 @@ class OneScale(NoisyMaxParameters):
         scale: of the noise on each count (for `gnmax` its sigma).
     """
 
+    FINEST: ClassVar[Fraction] = Fraction(1, GRID)
+
     scale: Fraction
 
     @classmethod
@@ -124,7 +126,7 @@ class OneScale(NoisyMaxParameters):
         share = probability("delta", delta)
 
         def suffices(scale: Fraction) -> bool:
-            return cls(max_answers=answers, scale=scale, **fields).delta(aim) <= share
+            return scale >= cls.FINEST and cls(max_answers=answers, scale=scale, **fields).delta(aim) <= share
 
         return cls(max_answers=answers, scale=least_scale(suffices), **fields)
 
@@ -269,9 +271,18 @@ class LNMax(OneScale):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Exponential(OneScale):
-    """The exponential mechanism: P(class) proportional to exp(count / scale)."""
+    """The exponential mechanism: P(class) proportional to exp(count / scale).
+
+    Its exact draws take some exp(1 / scale) rounds, so that a scale below 1/4, which no epsilon of any meaning wants, is refused.
+    """
 
     mechanism: ClassVar[str] = "exponential"
+    FINEST: ClassVar[Fraction] = Fraction(1, 4)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.scale < self.FINEST:
+            raise ArgumentError(f"scale must be at least {self.FINEST} for exponential, got {self.scale}")
 
     @property
     def pure_parts(self) -> tuple[float, int]:

@@ -138,6 +138,8 @@ def correct_student(
         trainer_options: passed to `lightning.Trainer`.
         report: called with (epochs done, loss) after every epoch.
     """
+    if not isinstance(by, ByVotes | ByScores):
+        raise ArgumentError(f"by must be ByVotes(step) or ByScores(step, shrinkage), got {by!r}")
     check_points(features, released)
     positive_integer("seed", seed, minimum=0, maximum=LARGEST_SEED)
     plain = dataclasses.replace(settings, method="supervised", prior_precision=0.0, weight_decay=0.0)

@@ -142,9 +142,12 @@ def _tensor(name: str, value: object) -> Tensor:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*not writable", category=UserWarning)
-            return value.detach().cpu() if isinstance(value, Tensor) else torch.from_numpy(np.ascontiguousarray(value))
+            tensor = value.detach().cpu() if isinstance(value, Tensor) else torch.from_numpy(np.ascontiguousarray(value))
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{name} must be an array of numbers, got {type(value).__name__}") from error
+    if tensor.is_complex():
+        raise ArgumentError(f"{name} must be an array of real numbers, got {tensor.dtype}")
+    return tensor
 
 
 def _usable(labels: Tensor, num_classes: int) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -182,3 +185,18 @@ def test_the_mechanisms_of_the_field_answer_under_the_same_call(mechanism: str) 
     assert release.labels.tolist() == [0, 1]
     assert release.certificate.used["paid"] == 2
     assert release.certificate.verify() <= 1.0
+
+
+@pytest.mark.parametrize("number", [np.zeros((3, 0)), [2], "2"])
+def test_odd_numbers_of_teachers_beside_predictions_are_refused(number):
+    with pytest.raises(ts.ArgumentError, match="num_teachers must be"):
+        ts.label([[0, 1]], num_teachers=number, noise=Untouched(), **GOOD)
+
+
+def test_the_exponential_mechanism_answers_at_an_epsilon_without_meaning():
+    """Its exact draws took exp(1 / scale) rounds, which no scale of such an epsilon bounded."""
+    found = ts.label(counts=[[900, 0], [0, 900]], num_classes=2, epsilon=1e6, delta=1e-6, cutoff=2, mechanism="exponential")
+    assert found.labels.tolist() == [0, 1]
+    assert found.certificate.parameters.scale == Fraction(1, 4)
+    with pytest.raises(ts.ArgumentError, match="scale must be at least 1/4"):
+        dataclasses.replace(found.certificate.parameters, scale=Fraction(63, 256))

@@ -211,3 +211,9 @@ def test_names_that_name_no_queries_are_refused(names):
         session.answer([[1, 2], [3, 4]], query_ids=names)
     with ts.FractionSession(**given, max_answers=2) as session, pytest.raises(ArgumentError, match="query_ids"):
         session.answer(counts=[[1, 2], [3, 4]], query_ids=names)
+
+
+@pytest.mark.parametrize("classes", [2**62, 2**64])
+def test_sums_that_no_memory_holds_are_refused(classes):
+    with pytest.raises(ArgumentError, match="num_"):
+        empty_sums(3, classes)

@@ -110,3 +110,8 @@ def test_scores_of_zero_move_nothing():
 def test_bad_numbers_of_scores_are_refused(changes, message):
     with pytest.raises(ArgumentError, match=message):
         ByScores(**({"step": 1.0, "shrinkage": 0.1} | changes))
+
+
+def test_what_a_student_is_corrected_by_must_say_how():
+    with pytest.raises(ArgumentError, match="by must be ByVotes"):
+        correct_student(linear(), POINTS, targets(np.zeros((200, 2))), SETTINGS, 2.0)
