@@ -93,15 +93,17 @@ CROWDS = {
 }
 """Noise is the smaller against more votes; where it hardly matters, fewer teachers see more records and columns each."""
 SCORES = ("experiment=adult_scores",)
-FEWER_SCORERS = ("teachers.number=4000", "mechanism.norm=0.5")
-SCORERS: dict[float, tuple[str, ...]] = {0.25: ("data.components=60",), 2.0: FEWER_SCORERS, 4.0: FEWER_SCORERS}
+SCORERS: dict[float, tuple[str, ...]] = {
+    0.25: ("teachers.number=8000", "data.components=60"),
+    0.5: ("teachers.number=16000", "mechanism.norm=1.0"),
+}
 BOOSTED = (*CORRECTED, "learner=boosting", "teachers.number=500", "learner.num_workers=1")
 """Of 500 to 2,000 teachers with 5 or 20 trees each, on components or plain columns, the best at epsilon 1 on one split."""
 
 
 def _fewer(teachers: int) -> dict[float, tuple[str, ...]]:
     """Return as many teachers as there are owners to fill them, at every epsilon."""
-    return dict.fromkeys(EPSILONS, (f"teachers.number={teachers}", "mechanism.norm=0.5"))
+    return dict.fromkeys(EPSILONS, (f"teachers.number={teachers}",))
 
 
 FEWER = ("data.components=null", "teachers.number=100", "teachers.training.steps=200", "teachers.training.batch_size=16")

@@ -74,7 +74,7 @@ def made(case: Case, teachers: int, k: int) -> tuple[Any, Any, Any, Any]:
 def trained_of(case: Case, k: int, accelerator: str = "cpu") -> int:
     """Teachers that a turn trains, of k. They bear all that is done once for k: the engine, its rehearsal, Lightning's start."""
     images = len(case.shape) == 3
-    return k if accelerator == "gpu" else min(k, 4 if images else 120)
+    return k if accelerator == "gpu" else min(k, 12 if images else 120)
 
 
 def trained(case: Case, data: tuple[Any, Any, Any, Any], accelerator: str = "cpu", **changes: Any) -> TeacherEnsemble:
