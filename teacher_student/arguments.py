@@ -23,7 +23,7 @@ _MOST_VOTES = 2**53
 """More votes than this in one cell are a mistake, and sums of them could overflow."""
 _LONGEST_MESSAGE = 2000
 _LARGEST_INTEGER = 2**63 - 1
-_LEAST = 1e-300
+_LEAST = 1e-303
 """Of positive numbers: the reciprocal of a smaller one, or a few times that, is no number."""
 
 

@@ -21,8 +21,8 @@ HUGE = 10**400
     ("call", "message"),
     [
         (lambda: positive_integer("n", 2**63), "n must be an integer below 9223372036854775808"),
-        (lambda: positive_number("x", 5e-324), "x must be at least 1e-300"),
-        (lambda: probability("p", 5e-324), "p must be at least 1e-300"),
+        (lambda: positive_number("x", 5e-324), "x must be at least 1e-303"),
+        (lambda: probability("p", 5e-324), "p must be at least 1e-303"),
         (lambda: theory.num_bins(5e-324), "width must be at least"),
         (lambda: theory.teachers_for_concentration(5e-324), "failure must be at least"),
         (lambda: theory.num_teachers(**SIZES, num_queries=HUGE, failure=0.5), "num_queries must be an integer below"),
