@@ -21,6 +21,7 @@ from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.session import Keeping
 from teacher_student.aggregation.sum_release import ScoreRelease, means_of
 from teacher_student.aggregation.sum_session import SumSession
+from teacher_student.aggregation.votes import empty_table
 from teacher_student.arguments import ArgumentError, Floats, Integers, floats, integer_matrix, positive_integer, positive_number
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.mechanisms.noisy_sums import check_sums
@@ -33,11 +34,7 @@ _BLOCK = 2**16
 
 def empty_sums(num_queries: int, num_classes: int) -> Integers:
     """Return zero sums, shape (num_queries, num_classes); fill them with `add_scores`."""
-    queries, classes = positive_integer("num_queries", num_queries), positive_integer("num_classes", num_classes)
-    try:
-        return np.zeros((queries, classes), dtype=np.int64)
-    except (MemoryError, ValueError) as error:
-        raise ArgumentError(f"num_queries must leave sums that fit into memory, got {queries} of {classes} classes") from error
+    return empty_table(num_queries, num_classes, np.int64).astype(np.int64, copy=False)
 
 
 def add_scores(sums: Integers, scores: object, norm: float) -> None:
@@ -54,11 +51,12 @@ def add_scores(sums: Integers, scores: object, norm: float) -> None:
     >>> sums.tolist()
     [[96, -96]]
     """
-    if not isinstance(sums, np.ndarray) or sums.dtype != np.int64 or sums.ndim != 2:
+    if not isinstance(sums, np.ndarray) or sums.dtype != np.int64 or sums.ndim != 2 or not sums.size:
         raise ArgumentError("sums must be those of empty_sums, got others")  # a narrower type would wrap around
     given = scores if isinstance(scores, np.ndarray) else floats("scores", scores)
     if given.ndim != 3 or given.shape[1:] != sums.shape:
         raise ArgumentError(f"scores must have the shape (teachers, {sums.shape[0]}, {sums.shape[1]}), got {given.shape}")
+    positive_number("norm", norm)
     for first in range(0, len(given), teachers := max(1, _BLOCK // sums.size)):
         vectors = floats("scores", given[first : first + teachers])
         sums += bounded(vectors.reshape(len(vectors), -1), norm).sum(axis=0).reshape(sums.shape)

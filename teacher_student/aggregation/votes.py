@@ -50,6 +50,11 @@ def count_votes(predictions: object, num_classes: int) -> Table:
 def empty_counts(num_queries: int, num_classes: int, *, num_teachers: int) -> Table:
     """Return zero counts of the smallest unsigned type that holds `num_teachers`; fill them with `add_votes`."""
     kind = np.min_scalar_type(positive_integer("num_teachers", num_teachers, maximum=_MOST_TEACHERS))
+    return empty_table(num_queries, num_classes, kind)
+
+
+def empty_table(num_queries: int, num_classes: int, kind: npt.DTypeLike) -> Table:
+    """Return zeros of the type `kind`, shape (num_queries, num_classes)."""
     classes = positive_integer("num_classes", num_classes, maximum=_MOST_CLASSES)
     queries = positive_integer("num_queries", num_queries)
     try:

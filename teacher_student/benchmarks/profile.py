@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 
 from teacher_student.benchmarks import teachers
 from teacher_student.benchmarks.timing import interleaved, product, ratio
-from teacher_student.teachers.chunk import ChunkTrainer, train_chunk
-from teacher_student.teachers.engines import initial_stack
 from teacher_student.teachers.records import ShardedRecords
 
 KINDS = {
@@ -34,15 +33,7 @@ def shares(name: str, samples: int, clock: str, k: int = 250, few: int = 24) -> 
     case = teachers.CASES[name]
     data = teachers.made(case, min(few, teachers.trained_of(case, k)), k)
     ensemble, records = teachers.trained(case, data, steps=1), ShardedRecords.of(*data)
-    shards = ensemble.shards_of(0)
-
-    def chunk() -> float:
-        trainer = ChunkTrainer(
-            ensemble.engine, records.chunk(shards.start, shards.stop, case.classes), 0, [0.0] * len(shards), case.settings
-        )
-        train_chunk(trainer, initial_stack(case.network, case.settings, 0, shards))
-        return len(shards)
-
+    chunk = functools.partial(teachers.train_bare, case, ensemble, records, 0)
     seconds = interleaved({"chunk": chunk, "product": product()}, samples, clock)
     with profile(activities=[ProfilerActivity.CPU]) as found:
         chunk()

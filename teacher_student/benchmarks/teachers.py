@@ -115,6 +115,15 @@ def compare(name: str, k: int, samples: int, clock: str, accelerator: str = "cpu
     return row | {"product_share": case.operations() * ratio(seconds["product"], seconds["ours"])}
 
 
+def train_bare(case: Case, ensemble: TeacherEnsemble, records: ShardedRecords, number: int) -> float:
+    """Train an ensemble's chunk anew without Lightning, store and progress; return how many teachers it has."""
+    shards = ensemble.shards_of(number)
+    chunk = records.chunk(shards.start, shards.stop, case.classes)
+    trainer = ChunkTrainer(ensemble.engine, chunk, 0, [0.0] * len(shards), case.settings)
+    train_chunk(trainer, initial_stack(case.network, case.settings, 0, shards))
+    return float(len(shards))
+
+
 def lightning(name: str, samples: int, clock: str, k: int = 250) -> dict[str, Any]:
     """Return what Lightning, the store and the progress cost over the bare engine on the same chunks, in percent."""
     case = CASES[name]
@@ -124,12 +133,7 @@ def lightning(name: str, samples: int, clock: str, k: int = 250) -> dict[str, An
     records = ShardedRecords.of(*data)
 
     def bare() -> float:
-        for number in range(ensemble.num_chunks):
-            shards = ensemble.shards_of(number)
-            chunk = records.chunk(shards.start, shards.stop, case.classes)
-            trainer = ChunkTrainer(ensemble.engine, chunk, 0, [0.0] * len(shards), case.settings)
-            train_chunk(trainer, initial_stack(case.network, case.settings, 0, shards))
-        return few
+        return sum(train_bare(case, ensemble, records, number) for number in range(ensemble.num_chunks))
 
     def whole() -> float:
         return float(trained(case, data).num_teachers)

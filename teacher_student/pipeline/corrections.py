@@ -29,6 +29,7 @@ from teacher_student.pipeline.folder import write_array
 from teacher_student.pipeline.stages import Run, Teachers, make_shards, train
 from teacher_student.student import Standardized, predict_probabilities
 from teacher_student.teachers import MLP, LogisticRegression
+from teacher_student.teachers.engines.batched import has_hooks
 
 _FORGETFUL = {nn.Sequential, nn.Flatten, nn.Linear, nn.ReLU, nn.Dropout, Standardized, MLP, LogisticRegression}
 
@@ -74,13 +75,8 @@ def disbelief(student: nn.Module, dataset: PrivateDataset, shards: Shards) -> np
 
 def _forgets(network: nn.Module) -> bool:
     """Whether a network surely keeps nothing of what it sees when it predicts: of such layers alone, and without hooks."""
-    return all(
-        type(module) in _FORGETFUL
-        and not module._forward_hooks
-        and not module._forward_pre_hooks
-        and "forward" not in vars(module)
-        for module in network.modules()
-    )
+    layers = network.modules()
+    return not has_hooks(network) and all(type(layer) in _FORGETFUL and "forward" not in vars(layer) for layer in layers)
 
 
 def check_columns(dataset: PrivateDataset) -> npt.NDArray[np.float32]:

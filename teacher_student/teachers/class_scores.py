@@ -35,7 +35,7 @@ class ClassScoreReader(lightning.LightningModule):
         trained = ensemble.store.get(self._number)
         scores = torch.cat([scores.float().cpu() for scores in ensemble.chunk_scores(trained, batch)], dim=1)
         scores -= scores.mean(dim=-1, keepdim=True)
-        unsound = ~torch.isfinite(scores[..., :1])  # any class's number that is not finite leaves none finite beside the mean
+        unsound = ~torch.isfinite(scores).all(dim=-1, keepdim=True)
         return scores.masked_fill_(trained.abstaining[:, None, None] | unsound, 0.0)
 
 

@@ -217,3 +217,9 @@ def test_names_that_name_no_queries_are_refused(names):
 def test_sums_that_no_memory_holds_are_refused(classes):
     with pytest.raises(ArgumentError, match="num_"):
         empty_sums(3, classes)
+
+
+@pytest.mark.parametrize(("shape", "norm"), [((0, 2), 1.0), ((3, 2), 0.0)])
+def test_nothing_is_added_to_no_sums_or_within_no_norm(shape, norm):
+    with pytest.raises(ArgumentError, match=r"sums|norm"):
+        add_scores(np.zeros(shape, dtype=np.int64), np.zeros((0, *shape)), norm)

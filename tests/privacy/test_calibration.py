@@ -72,6 +72,7 @@ def test_a_mechanism_gives_the_cost_of_any_order_and_any_delta():
         ({"cutoff": 2.0}, "cutoff must be a positive integer, got 2.0"),
         ({"cutoff": True}, "cutoff must be a positive integer, got True"),
         ({"cutoff": 10**9}, "cutoff must be at most 1000000"),
+        ({"cutoff": 10**400}, "cutoff must be an integer below"),
         ({"num_queries": -3}, "num_queries must be a positive integer, got -3"),
         ({"threshold_ratio": math.nan}, "threshold_ratio must be a number above 0, got nan"),
         ({"treshold_ratio": 2}, "treshold_ratio is no option of stability; it has threshold_ratio"),

@@ -24,6 +24,7 @@ from teacher_student.teachers import (
     train_teachers,
 )
 from teacher_student.teachers.dropout import key_dropouts
+from teacher_student.teachers.engines import initial_stack
 from teacher_student.teachers.records import ShardPasses
 from teacher_student.teachers.seeds import derived_keys, shard_seed
 
@@ -185,3 +186,19 @@ def test_uint8_images_are_read_as_shares_of_255():
     other = train_teachers((images / 255).astype(np.float32), labels, *rest, NETWORKS["MLP"][0], TrainingSettings(steps=5))
     for name, value in one.teacher(1).state_dict().items():
         torch.testing.assert_close(value, other.teacher(1).state_dict()[name])
+
+
+def test_starts_alike_are_those_of_each_teachers_own_seed():
+    """A class that says so is started once; a function that changes its network's start is asked for every teacher."""
+
+    def changed():
+        network = LogisticRegression(3, 2)
+        nn.init.normal_(network[1].weight)
+        return network
+
+    settings = TrainingSettings(steps=1)
+    alike = initial_stack(partial(LogisticRegression, 3, 2, initial_bias=[0.5, -0.5]), settings, 0, range(3))
+    assert torch.equal(alike["1.weight"], torch.zeros(3, 2, 3))
+    assert torch.equal(alike["1.bias"], torch.tensor([[0.5, -0.5]] * 3))
+    own = initial_stack(changed, settings, 0, range(3))["1.weight"]
+    assert len(own.flatten(1).unique(dim=0)) == 3

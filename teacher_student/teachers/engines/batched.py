@@ -36,7 +36,7 @@ def linear_layers(network: nn.Module) -> list[tuple[str, nn.Module]] | None:
         layers.append((prefix, module))
         return type(module) in (nn.Linear, nn.ReLU, KeyedDropout, *_TRANSPARENT)
 
-    if not walk("", network) or _has_hooks(network):
+    if not walk("", network) or has_hooks(network):
         return None
     kinds = [type(module) for _, module in layers if not isinstance(module, _TRANSPARENT)]
     linear_ends = bool(kinds) and kinds[0] is nn.Linear and kinds[-1] is nn.Linear
@@ -44,7 +44,8 @@ def linear_layers(network: nn.Module) -> list[tuple[str, nn.Module]] | None:
     return layers if linear_ends and (flat_start or kinds[0] is nn.Linear) else None
 
 
-def _has_hooks(network: nn.Module) -> bool:
+def has_hooks(network: nn.Module) -> bool:
+    """Whether anything else runs when the network does."""
     return any(module._forward_hooks or module._forward_pre_hooks for module in network.modules())
 
 

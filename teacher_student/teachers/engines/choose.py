@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -164,16 +165,19 @@ def _last_level_cache() -> int:
 def initial_stack(network: Network, settings: TrainingSettings, master_seed: int, shards: range | tuple[int, ...]) -> Stack:
     """Start every teacher from its own seed, on the CPU, whatever the device.
 
-    Where the network's very class says that it `starts_alike`, whatever the seed, one start serves all.
+    Where `network` is a class that says that it `starts_alike` whatever the seed, or a partial of one, one start serves all. A
+    function that returns such a network might have changed its start.
     """
     states: list[dict[str, Tensor]] = []
+    made_by = network.func if isinstance(network, functools.partial) else network
+    alike = isinstance(made_by, type) and vars(made_by).get("starts_alike", False)
     with torch.random.fork_rng(devices=[]):
         for shard in shards:
             torch.default_generator.manual_seed(shard_seed(master_seed, shard, "start"))
             module = network().to(settings.dtype)
             key_dropouts(module)
             states.append(copy.copy(module.state_dict()))
-            if vars(type(module)).get("starts_alike"):
+            if alike:
                 states *= len(shards)
                 break
     return {name: torch.stack([state[name] for state in states]) for name in states[0]}
