@@ -1,18 +1,21 @@
-"""The reference is built from the docstrings without a warning; something wrong in one of them stops the build."""
+"""The reference is built from the docstrings without a warning, and the pages of docs/ name only what there is."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import teacher_student
+from teacher_student.privacy import calibrate
 
-pytest.importorskip("pdoc")
-SCRIPT = Path(__file__).parents[1] / "scripts" / "build_docs.py"
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "scripts" / "build_docs.py"
 
 FRACTIONS = """from __future__ import annotations
 import dataclasses
@@ -34,8 +37,104 @@ PACKAGES = {
 }
 
 
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+SOURCES = sorted(path for room in ("teacher_student", "tests", "scripts", "conf") for path in (ROOT / room).rglob("*.*"))
+
+
+def texts(paths: list[Path]) -> Iterator[tuple[str, str]]:
+    for path in paths:
+        if path.suffix in {".py", ".md", ".yaml", ".html"}:
+            yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+
+
+def headings(page: Path) -> list[str]:
+    return re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+
+def anchor(heading: str) -> str:
+    """As GitHub makes it: lower case, no punctuation, hyphens for blanks."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def names_of_tests(text: str) -> set[str]:
+    return set(re.findall(r"^def (test_\w+)", text, flags=re.MULTILINE))
+
+
+def faults_of_page(name: str, text: str) -> Iterator[str]:
+    """Yield tests, modules and links of a page that lead nowhere."""
+    for file, test in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?", text):
+        path = ROOT / file
+        if not path.is_file() or (test and test not in names_of_tests(path.read_text(encoding="utf-8"))):
+            yield f"{name}: {file}::{test}"
+    for module in re.findall(r"`((?!tests/)[a-z_]+(?:/[a-z_]+)+\.py)`", text):
+        if not any((base / module).is_file() for base in (ROOT, ROOT / "teacher_student")):
+            yield f"{name}: {module}"
+    for target, fragment in re.findall(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)", text):
+        page = (ROOT / name).parent / target if target else ROOT / name
+        if not page.exists() or (fragment and fragment not in map(anchor, headings(page))):
+            yield f"{name}: {target}#{fragment}"
+
+
+def faults_of_citations(name: str, text: str) -> Iterator[str]:
+    """Yield pages of docs/ that a text cites and that are not there, or lack the section: docs/PAGE.md, "Section"."""
+    for page, section in re.findall(r'\bdocs/(\w+\.md)(?:,\s+(?:#\s+)?"([^"]+)")?', text):
+        path, wanted = ROOT / "docs" / page, " ".join(section.split())
+        if not path.is_file() or (wanted and wanted not in headings(path)):
+            yield f"{name}: docs/{page}, {wanted}"
+
+
+def test_pages_name_only_tests_modules_and_links_that_exist():
+    assert [fault for name, text in texts(PAGES) for fault in faults_of_page(name, text)] == []
+
+
+def test_sections_that_are_cited_exist():
+    others = [*PAGES, *(path for path in SOURCES if path != Path(__file__))]
+    assert [fault for name, text in texts(others) for fault in faults_of_citations(name, text)] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`tests/test_docs.py::test_that_is_not_there`",
+        "`tests/test_nowhere.py`",
+        "Code: `privacy/nowhere.py`.",
+        "[a page](nowhere.md)",
+        "[a section](privacy.md#nowhere)",
+        "[a section](#nowhere)",
+    ],
+)
+def test_what_leads_nowhere_is_found(text):
+    assert len(list(faults_of_page("docs/privacy.md", text))) == 1
+
+
+@pytest.mark.parametrize("text", ["see docs/nowhere.md", 'see docs/privacy.md, "Nowhere"', 'docs/privacy.md,\n    "Nowhere"'])
+def test_citations_of_nothing_are_found(text):
+    assert len(list(faults_of_citations("x", text))) == 1
+    assert not list(faults_of_citations("x", 'docs/privacy.md,\n    "Few votes"'))
+
+
+def test_the_rules_are_cited_from_the_repository():
+    cited = [name for name, text in texts([*PAGES, *SOURCES]) if "PRIVACY" + ".md" in text]
+    assert set(cited) <= {"CHANGELOG.md"}
+
+
+def test_the_reference_points_of_the_rules_are_those_of_the_code():
+    rows = re.findall(
+        r"^\| (\d+) \| (\d) \| (1e-\d) \| ([\d. |]+) \|$", (ROOT / "docs/privacy.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert len(rows) == 6
+    for cutoff, epsilon, delta, numbers in rows:
+        found = calibrate("stability", epsilon=float(epsilon), delta=float(delta), cutoff=int(cutoff))
+        threshold_scale, query_scale, threshold, reached = map(float, numbers.split(" | "))
+        assert float(found.threshold_scale) == pytest.approx(threshold_scale, abs=6e-4)
+        assert float(found.query_scale) == pytest.approx(query_scale, abs=6e-4)
+        assert found.threshold == threshold
+        assert found.epsilon(float(delta)) == pytest.approx(reached, abs=6e-5)
+
+
 @pytest.fixture(scope="module")
 def script():
+    pytest.importorskip("pdoc")
     spec = importlib.util.spec_from_file_location("build_docs", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -62,6 +161,7 @@ def test_a_warning_ends_with_exit_code_one(script, tmp_path, monkeypatch, capsys
 
 @pytest.mark.slow
 def test_the_reference_is_built_without_a_warning(tmp_path):
+    pytest.importorskip("pdoc")
     done = subprocess.run([sys.executable, SCRIPT, "--out", tmp_path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     package = Path(teacher_student.__file__).parent

@@ -1,6 +1,6 @@
 """Exact divergence of a threshold mechanism between neighbours, by summation over transcripts.
 
-The mechanism, as the audit sees it (PRIVACY.md sections 4 and 5; all integers):
+The mechanism, as the audit sees it (docs/privacy.md, "The stability mechanisms"; all integers):
 
     z <- threshold law                      (drawn anew after every unanswered query if `redraw`)
     for each query with winner and distance, while fewer than `cutoff` have gone unanswered:

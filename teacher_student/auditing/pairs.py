@@ -1,7 +1,7 @@
 """Worst pairs: the votes of two neighbours, and what the statistic makes of them.
 
 One record sits in one shard, so one teacher may vote otherwise (or abstain) on every query: the pairs below move one vote per
-query, in the direction that hurts most (PRIVACY.md section 8).
+query, in the direction that hurts most (docs/privacy.md, "Tests that can fail").
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Search for the pair of neighbours that hurts a threshold mechanism most.
 
-The shape is that of PRIVACY.md section 8: first queries whose distance is one larger under D' (answering them says that the
-noisy threshold is low, and lower for D than for D'), then queries whose distance is one smaller under D' (leaving those
-unanswered pays). How many of each, and at which distances, is searched over a small grid in units of the noise scales.
+The shape of the pair (docs/privacy.md, "Tests that can fail"): first queries whose distance is one larger under D', where an
+answer says that the noisy threshold is low, and lower for D than for D'; then queries whose distance is one smaller under D',
+where an abstention pays. How many of each, and at which distances, is searched over a small grid in units of the noise scales.
 """
 
 from __future__ import annotations

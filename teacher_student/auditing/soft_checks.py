@@ -2,7 +2,7 @@
 
 | twin | mistake |
 |---|---|
-| printed_threshold | half the threshold: the print lacks a factor 2 (PRIVACY.md section 4) |
+| printed_threshold | half the threshold: the print lacks a factor 2 (docs/privacy.md, "Calibration paper") |
 | unstable_pays_once | a query whose second test fails as well pays one unit, not two |
 | one_unit_more | the loop goes on while c <= U |
 | noise_halved, threshold_scale_0.7, query_scale_0.7, _1.3 | wrong scales |

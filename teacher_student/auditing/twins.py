@@ -154,7 +154,7 @@ def _altered(true: Subject, name: str, *, cutoff: int | None = None, **factors: 
 def soft_label_law(
     *, epsilon: float, delta: float, cutoff: int, num_queries: int, sub_answers: int, factor: int = 2
 ) -> ThresholdLaw:
-    """Return the law of the soft-label loop when every sub-answer is paid (PRIVACY.md section 4).
+    """Return the law of the soft-label loop when every sub-answer is paid (docs/privacy.md, "Calibration paper").
 
     lambda = sqrt(64 T ln(2 / delta)) / epsilon and w = factor * lambda * ln(4 m / delta), rounded up. The corrected calibration
     has factor 2 and 2 T sub-answers; the printed one has factor 1, and its `c <= T` with two payments per query gives T + 2.

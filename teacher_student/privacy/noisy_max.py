@@ -11,8 +11,8 @@ query costs something here, however clear the vote; the session halts at a cap o
 | exponential | P(class) proportional to exp(count / scale) | n answers whose loss has range 2/scale: Renyi (see `pure`) |
 
 GNMax, Confident-GNMax and LNMax are computed from the noisy counts, two of which move, each by 1. So their cost is that of the
-noisy counts. PRIVACY.md's mu^2 = 2 / sigma^2 for an answer is the continuous law; for the discrete one that is sampled mu1 is
-larger by the factor 1 + 1 / (24 sigma^2), and accounting without it would claim too much (`gaussian` has the proof).
+noisy counts. For continuous noise an answer of GNMax would cost mu^2 = 2 / sigma^2; for the discrete noise that is drawn, mu1 is
+larger than 1 / sigma by a factor of about 1 + 1 / (24 sigma^2), which must be paid (docs/privacy.md, "The discrete Gaussian").
 GNMax and Confident-GNMax: Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson 2018 (arXiv:1802.08908); LNMax: Papernot,
 Abadi, Erlingsson, Goodfellow, Talwar 2017; exponential mechanism: McSherry, Talwar 2007.
 """

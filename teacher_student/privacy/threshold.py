@@ -94,7 +94,10 @@ class ThresholdParameters(Parameters):
         return min(1.0, float(window.mass @ fails) * (1 + ROUNDING) + window.outside)
 
     def _redrawn_release_delta(self) -> float:
-        """T tau, tau = P(nu - rho >= w + 1): in each of T runs only the first split query can fail (PRIVACY.md section 4)."""
+        """Return T tau, tau = P(nu - rho >= w + 1): in each of T runs only the first split query can fail.
+
+        See docs/privacy.md, "Calibration redraw".
+        """
         if (self.query_noise, self.threshold_noise) == ("discrete_laplace", "discrete_laplace"):
             tau = laplace_difference_tail(self.threshold + 1, self.query_scale, self.threshold_scale)
         else:

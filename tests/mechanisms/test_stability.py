@@ -40,6 +40,11 @@ def printed_distance(counts: tuple[int, ...]) -> int:
     return max(0, first - second - 1)
 
 
+def additions(counts: tuple[int, ...]) -> set[tuple[int, ...]]:
+    """All counts after one more vote is cast, and no other one changed."""
+    return {tuple(int(v) for v in np.add(counts, up)) for up in np.eye(len(counts), dtype=int)}
+
+
 def sensitivity(distance, classes: int, teachers: int) -> int:
     table = {row: distance(row) for row in all_counts(classes, teachers + 1)}
     pairs = ((row, other) for row in all_counts(classes, teachers) for other in neighbours(row) if other in table)
@@ -87,6 +92,17 @@ def test_a_split_query_has_distance_zero_whatever_the_tie_order(classes: int, te
 def test_the_printed_distance_fails_both(classes: int, teachers: int) -> None:
     assert sensitivity(printed_distance, classes, teachers) == 2
     assert not split_queries_are_at_zero(printed_distance, classes, teachers, tuple(range(classes)))
+
+
+@pytest.mark.parametrize(("classes", "voters"), [*CASES, (4, 6)])
+def test_where_votes_are_only_added_or_withdrawn_the_gap_less_one_will_do(classes: int, voters: int) -> None:
+    """docs/privacy.md, "Votes that are only added or withdrawn"; where a vote may turn into another, it fails (above)."""
+    for row in all_counts(classes, voters):
+        for other in additions(row):
+            assert abs(printed_distance(row) - printed_distance(other)) <= 1
+            for order in itertools.permutations(range(classes)):
+                winners = [max(order, key=lambda label: counts[label]) for counts in (row, other)]
+                assert winners[0] == winners[1] or printed_distance(row) == printed_distance(other) == 0
 
 
 @pytest.mark.parametrize(("classes", "teachers"), CASES[1:])

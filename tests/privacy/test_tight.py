@@ -10,7 +10,7 @@ import pytest
 from teacher_student.arguments import ArgumentError
 from teacher_student.privacy import Stability, StabilityLaplace, calibrate
 
-REFERENCE = [  # cutoff, epsilon, delta; threshold scale, query scale, threshold, epsilon reached (PRIVACY.md section 5)
+REFERENCE = [  # cutoff, epsilon, delta; then scales rounded up to 0.01: of the threshold, of a query; threshold, epsilon reached
     (50, 1.0, 1e-5, 7.33, 58.41, 30, 0.9990),
     (75, 1.0, 1e-5, 7.33, 73.79, 30, 0.9988),
     (8, 1.0, 1e-5, 7.33, 18.26, 31, 0.9978),
@@ -33,8 +33,8 @@ def test_reference_points(cutoff, epsilon, delta, s, b, w, reached):
 
 
 @pytest.mark.parametrize(("cutoff", "epsilon", "delta", "s", "b", "w", "reached"), REFERENCE)
-def test_the_reference_parameters_themselves_cost_what_the_page_says(cutoff, epsilon, delta, s, b, w, reached):
-    """The page rounds scales up to 0.01; the grid here is 1/256, so that these lie between two points of it."""
+def test_scales_rounded_up_to_hundredths_cost_what_the_table_says(cutoff, epsilon, delta, s, b, w, reached):
+    """The table rounds scales up to 0.01; the grid is 1/256, so each lies between two points of it."""
     costs = [
         Stability(threshold_scale=rounding(s), query_scale=rounding(b), threshold=w, cutoff=cutoff).epsilon(delta)
         for rounding in (lambda x: Fraction(math.floor(x * 256), 256), lambda x: Fraction(math.ceil(x * 256), 256))
