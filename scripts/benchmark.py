@@ -2,7 +2,7 @@
 
 import sys
 
-from teacher_student.benchmarks.command import main
+from research.benchmarks.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

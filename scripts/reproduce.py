@@ -30,9 +30,9 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
+from research.benchmarks.peers import fit_dp_sgd
 from teacher_student import ArgumentError
 from teacher_student.app import compose, settings_from_config
-from teacher_student.benchmarks.peers import fit_dp_sgd
 from teacher_student.data import PrivateDataset
 from teacher_student.monitoring.console import Display
 from teacher_student.pipeline.answers import answers_of

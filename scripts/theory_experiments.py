@@ -21,16 +21,16 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
+from research.theory import loglog_slope, on_average_stability, one_pass_stability, sample_sizes, sweep, threshold_error
+from research.theory.example import sgd_learner
+from research.theory.experiments import Release, Task, halfspaces, thresholds
+from research.theory.gradient_descent import decaying_steps, score_stability
+from research.theory.pac import threshold_excess_error
+from research.theory.sweeps import Row
 from teacher_student import ArgumentError
 from teacher_student.arguments import Floats, Integers
 from teacher_student.mechanisms import SystemNoise, build_mechanism
 from teacher_student.privacy import calibrate
-from teacher_student.theory import loglog_slope, on_average_stability, one_pass_stability, sample_sizes, sweep, threshold_error
-from teacher_student.theory.example import sgd_learner
-from teacher_student.theory.experiments import Release, Task, halfspaces, thresholds
-from teacher_student.theory.gradient_descent import decaying_steps, score_stability
-from teacher_student.theory.pac import threshold_excess_error
-from teacher_student.theory.sweeps import Row
 
 DELTA = 1e-5
 DIMENSION = 4

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.labels import ABSTAIN, HALTED
-from teacher_student.lazy import exported
+from teacher_student.lazy import accept_old_names, exported
 from teacher_student.version import __version__
 
 if TYPE_CHECKING:
@@ -76,3 +76,4 @@ __all__ = [
 ]
 
 __getattr__, __dir__ = exported(__name__, _HOMES, __all__)
+accept_old_names()

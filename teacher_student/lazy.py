@@ -1,9 +1,18 @@
-"""Names of a package that are imported when they are first used: who labels predictions need not wait for torch."""
+"""Names that are imported when they are first used, and modules that have moved.
+
+Importing lazily keeps `label` free of torch. A module that moved is found under its old name for one more
+version, with a notice.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.abc
+import importlib.machinery
+import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 
@@ -28,3 +37,53 @@ def exported(
         return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
 
     return find, lambda: list(names)
+
+
+MOVED = {
+    "teacher_student.benchmarks": "research.benchmarks",
+    "teacher_student.mechanisms.subsample_aggregate": "research.subsample_aggregate",
+    "teacher_student.privacy.data_dependent": "research.data_dependent",
+    "teacher_student.theory": "research.theory",
+}
+"""Where the modules are that moved since the last version; those below a package that moved are found as well."""
+
+
+class MovedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports a module by its old name: the same module object, after one `FutureWarning`."""
+
+    def find_spec(self, fullname: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
+        """Return a spec for a module in `MOVED`; None for any other name."""
+        if (home := new_name(fullname)) is None:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, loader_state=home)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        """Import the module by its new name."""
+        message = f"{spec.name} is now {spec.loader_state}; the old name is accepted in this version only"
+        warnings.warn(message, FutureWarning, stacklevel=2)
+        module = importlib.import_module(spec.loader_state)
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module its own spec back, which the import system has just replaced."""
+        alias = module.__spec__
+        module.__spec__ = None if alias is None else alias.loader_state
+
+
+def new_name(module: str) -> str | None:
+    """Return the present name of a module that moved, None for any other.
+
+    >>> new_name("teacher_student.theory.pac"), new_name("teacher_student.privacy")
+    ('research.theory.pac', None)
+    """
+    for old, new in MOVED.items():
+        if module == old or module.startswith(f"{old}."):
+            return new + module.removeprefix(old)
+    return None
+
+
+def accept_old_names() -> None:
+    """Let the import system find the modules in `MOVED`: first, or it would make a second copy of what is below a package."""
+    if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
+        sys.meta_path.insert(0, MovedModules())

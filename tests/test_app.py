@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import yaml
 
+from research.benchmarks.command import read
+from research.benchmarks.teachers import CASES
 from teacher_student.aggregation import Ledger, Release
 from teacher_student.app import VERBS, compose, conf_folder, dispatch, settings_from_config
 from teacher_student.app.running import FLAGS, check_overrides
 from teacher_student.app.slips import PLUGINS, check_flags
-from teacher_student.benchmarks.command import read
-from teacher_student.benchmarks.teachers import CASES
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -258,6 +258,14 @@ def test_the_other_examples_are_understood():
     for arguments in examples("benchmark"):
         networks = read(arguments).networks or []
         assert set(networks) <= set(CASES)
+
+
+def test_a_benchmark_without_a_checkout_says_where_to_get_it(monkeypatch, capsys):
+    for name in ("research", "research.benchmarks", "research.benchmarks.command"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert dispatch(["benchmark", "--only", "mechanisms"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("teacher-student: benchmark must be run in a checkout")
 
 
 def test_a_missing_launcher_says_what_to_install():

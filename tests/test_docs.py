@@ -38,7 +38,7 @@ PACKAGES = {
 
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-SOURCES = sorted(path for room in ("teacher_student", "tests", "scripts", "conf") for path in (ROOT / room).rglob("*.*"))
+SOURCES = sorted(path for room in ("teacher_student", "research", "tests", "scripts", "conf") for path in (ROOT / room).rglob("*.*"))
 
 
 def texts(paths: list[Path]) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ import pytest
 import teacher_student
 
 PACKAGE = Path(teacher_student.__file__).parent
-SCRIPTS = PACKAGE.parent / "scripts"
+OUTSIDE = [PACKAGE.parent / "scripts", PACKAGE.parent / "research"]
 UNPICKLERS = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "shelve", "marshal", "jsonpickle", "numpy.lib.npyio"}
 FORBIDDEN = {
     *("torch.load", "torch.jit.load", "torch.hub.load", "torch.package", "joblib.load", "pandas.read_pickle", "pd.read_pickle"),
@@ -21,7 +21,7 @@ CALLS_WITH_PICKLE = {"np.load", "np.save", "np.savez", "numpy.load", "numpy.save
 
 
 def files() -> list[Path]:
-    return sorted([*PACKAGE.rglob("*.py"), *SCRIPTS.glob("*.py")])
+    return sorted(path for folder in (PACKAGE, *OUTSIDE) for path in folder.rglob("*.py"))
 
 
 def dotted(node: ast.AST) -> str:

@@ -12,21 +12,21 @@ import pytest
 import teacher_student
 
 PACKAGE = Path(teacher_student.__file__).parent
+RESEARCH = PACKAGE.parent / "research"
 SHARED = {"arguments", "labels", "lazy", "version"}
 MAY_IMPORT = {
     "privacy": set(),
     "mechanisms": {"privacy"},
     "aggregation": {"privacy", "mechanisms"},
     "auditing": {"privacy", "mechanisms", "aggregation"},
-    "theory": {"privacy"},
     "data": set(),
     "teachers": set(),
     "student": set(),
     "monitoring": set(),
 }
 """Rooms, and the other rooms that each may import; all may import `SHARED`. The composition root may import everything."""
-ROOT = {"pipeline", "app", "benchmarks", "__init__", "__main__"}
-LIGHT = {"privacy", "mechanisms", "aggregation", "theory", "auditing"}
+ROOT = {"pipeline", "app", "__init__", "__main__"}
+LIGHT = {"privacy", "mechanisms", "aggregation", "auditing"}
 HEAVY = {"torch", "torchvision", "lightning", "sklearn", "matplotlib", "hydra", "omegaconf", "tensorboard"}
 
 
@@ -38,11 +38,12 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imported(path: Path) -> set[str]:
-    """Dotted names of all modules that a file imports anywhere in it, relative imports resolved."""
+def imported(path: Path, *, at_once: bool = False) -> set[str]:
+    """Dotted names of all modules that a file imports anywhere in it, or `at_once` at its top level; relative ones resolved."""
     found: set[str] = set()
-    parent = ".".join(("teacher_student", *path.relative_to(PACKAGE).parent.parts))
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    parent = ".".join(path.relative_to(PACKAGE.parent).parent.parts)
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in tree.body if at_once else ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -55,7 +56,8 @@ def imported(path: Path) -> set[str]:
 
 def rooms_imported(path: Path) -> set[str]:
     names = {name.split(".")[1] for name in imported(path) if name.startswith("teacher_student.")}
-    return names & (set(MAY_IMPORT) | {"pipeline", "app"}) - {room_of(path)}
+    own = room_of(path) if path.is_relative_to(PACKAGE) else "research"
+    return names & (set(MAY_IMPORT) | {"pipeline", "app"}) - {own}
 
 
 def test_every_room_has_its_rule() -> None:
@@ -84,6 +86,21 @@ def test_only_the_app_imports_hydra() -> None:
     "path", [path for path in files() if room_of(path) in LIGHT], ids=lambda path: str(path.relative_to(PACKAGE))
 )
 def test_light_rooms_import_nothing_heavy(path: Path) -> None:
+    assert not {name.split(".")[0] for name in imported(path)} & HEAVY
+
+
+def imports_research(path: Path, *, at_once: bool = False) -> bool:
+    return any(name.split(".")[0] == "research" for name in imported(path, at_once=at_once))
+
+
+def test_only_a_verb_imports_research_and_only_when_it_is_called() -> None:
+    assert [path for path in files() if imports_research(path)] == [PACKAGE / "app" / "verbs.py"]
+    assert not imports_research(PACKAGE / "app" / "verbs.py", at_once=True)
+
+
+@pytest.mark.parametrize("path", sorted((RESEARCH / "theory").glob("*.py")), ids=lambda path: path.name)
+def test_theory_needs_only_the_privacy_of_the_package(path: Path) -> None:
+    assert rooms_imported(path) <= {"privacy"}
     assert not {name.split(".")[0] for name in imported(path)} & HEAVY
 
 

@@ -8,6 +8,7 @@ import site
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -46,11 +47,11 @@ def command(wheel, tmp_path_factory):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     elsewhere = tmp_path_factory.mktemp("elsewhere")
 
-    def run(*arguments: str) -> str:
+    def run(*arguments: str, code: int = 0) -> str:
         python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
         done = subprocess.run([python, *arguments], cwd=elsewhere, env=clean, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert done.returncode == code, done.stderr
+        return done.stderr if code else done.stdout
 
     return run
 
@@ -109,3 +110,17 @@ def test_it_runs_as_the_checkout_does(command, tmp_path):
 
 def test_its_embedded_data_are_there(command):
     assert command("-c", "import teacher_student.data as data; print(data.load_adult().name)").strip() == "adult"
+
+
+def test_its_benchmark_says_where_to_get_it(command):
+    (line,) = command(*MAIN, "benchmark", "--only", "mechanisms", code=2).splitlines()
+    assert "in a checkout" in line
+
+
+def test_the_source_distribution_has_the_research(tmp_path):
+    build = ["uv", "build", "--sdist", "--quiet", "--offline", "--no-build-isolation", "--python", sys.executable]
+    subprocess.run([*build, "--out-dir", tmp_path, ROOT], check=True)
+    (built,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(built) as archive:
+        held = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "research").rglob("*.py")} <= held

@@ -180,6 +180,13 @@ def benchmark(arguments: Sequence[str]) -> int:
     teacher-student benchmark --only mechanisms --samples 3
     teacher-student benchmark --only teachers --networks logistic-784-sgd --teachers 250
     """
-    from teacher_student.benchmarks.command import main as measure
-
+    try:
+        from research.benchmarks.command import main as measure
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("research"):
+            raise
+        raise ArgumentError(
+            "benchmark must be run in a checkout, got an installed wheel, which has no benchmarks; get the repository or the "
+            "source distribution of teacher-student, and there run: uv run teacher-student benchmark"
+        ) from error
     return measure(arguments)

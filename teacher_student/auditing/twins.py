@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -149,26 +148,3 @@ def _altered(true: Subject, name: str, *, cutoff: int | None = None, **factors: 
         changed["cutoff"] = cutoff
     actual = dataclasses.replace(true.claimed, **changed)
     return dataclasses.replace(true, name=name, mechanism=build_mechanism(actual), law=ThresholdLaw.of(actual))
-
-
-def soft_label_law(
-    *, epsilon: float, delta: float, cutoff: int, num_queries: int, sub_answers: int, factor: int = 2
-) -> ThresholdLaw:
-    """Return the law of the soft-label loop when every sub-answer is paid (docs/privacy.md, "Calibration paper").
-
-    lambda = sqrt(64 T ln(2 / delta)) / epsilon and w = factor * lambda * ln(4 m / delta), rounded up. The corrected calibration
-    has factor 2 and 2 T sub-answers; the printed one has factor 1, and its `c <= T` with two payments per query gives T + 2.
-
-    Args:
-        epsilon: the claim.
-        delta: the claim.
-        cutoff: T, unstable queries.
-        num_queries: m.
-        sub_answers: sub-answers that may go unanswered before the loop stops.
-        factor: 2, or the printed 1.
-    """
-    scale = round_up(math.sqrt(64 * cutoff * math.log(2 / delta)) / epsilon)
-    threshold = math.ceil(factor * float(scale) * math.log(4 * num_queries / delta))
-    return ThresholdLaw(
-        "discrete_laplace", "discrete_laplace", float(scale), 2 * float(scale), threshold, sub_answers, redraw=True
-    )

@@ -63,8 +63,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -74,12 +72,9 @@ from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.mechanisms import sparse_vector
 from teacher_student.mechanisms.interface import Counts, State
 from teacher_student.mechanisms.noise import Noise
-from teacher_student.mechanisms.soft_histogram import check_bins, histograms, split
+from teacher_student.mechanisms.soft_histogram import split
 from teacher_student.mechanisms.stability import plurality, stable_answer
 from teacher_student.privacy import StabilityPaper, ThresholdParameters
-
-Shard = TypeVar("Shard")
-Query = TypeVar("Query")
 
 _FIRST_STEP = 64
 _FIRST_BLOCK, _BLOCK = 1 << 10, 1 << 16
@@ -209,43 +204,6 @@ def scores_of(codes: Integers) -> tuple[Floats, npt.NDArray[np.bool_]]:
     bins = np.where(answered, np.floor(np.sqrt(np.maximum(codes, 1))), 1).astype(np.int64)
     half_bins = codes - bins**2 + 1
     return np.where(answered, half_bins / (2 * bins), np.nan), answered & (half_bins % 2 == 0)
-
-
-def private_learner(shards: Sequence[Shard], learner: Callable[[Shard], Callable[[Query], float]]) -> Callable[[Query], Floats]:
-    """A_LPriv up to the mechanism: train one model per shard, return the map from a query to the k scores S."""
-    models = [learner(shard) for shard in shards]  # A_LPriv, lines 1 and 2
-    return lambda query: np.array([model(query) for model in models], dtype=np.float64)  # line 3; h_priv, line 1
-
-
-def soft_label_queries(
-    shards: Sequence[Shard],
-    learner: Callable[[Shard], Callable[[Query], float]],
-    queries: Iterable[Query],
-    *,
-    bins: int,
-    parameters: ThresholdParameters,
-    noise: Noise,
-) -> Iterator[float]:
-    """A_SL-Quer from data to scores, query by query: for small studies; at scale teachers predict in bulk.
-
-    Args:
-        shards: disjoint parts of the private data.
-        learner: from a shard to a model, a function from a query to a score.
-        queries: taken lazily; the next may depend on the scores so far.
-        bins: number of bins, for all queries.
-        parameters: of a threshold mechanism; `cutoff` is the unit budget.
-        noise: the source of fresh noise.
-
-    Yields:
-        one score per query, NaN where not answered.
-    """
-    release, width = SoftLabelRelease(parameters), check_bins(bins, 1)
-    scores = private_learner(shards, learner)  # A_SL-Quer, line 2
-    state = release.start(noise)  # line 1
-    for query in queries:  # line 3
-        counts = histograms(scores(query)[np.newaxis], width)
-        codes, state = release.answer_literally(counts, state, noise)  # lines 4 and 5
-        yield float(scores_of(codes)[0][0])  # line 6
 
 
 def _threshold_of(state: State) -> int:

@@ -14,7 +14,6 @@ from teacher_student.auditing.agreement import compare_transcripts
 from teacher_student.auditing.exact import QueryPair, ThresholdLaw, outcomes
 from teacher_student.auditing.pairs import all_split, halved_distance
 from teacher_student.auditing.soft_checks import soft_law, soft_votes
-from teacher_student.auditing.twins import soft_label_law
 from teacher_student.mechanisms import GeneratorNoise
 from teacher_student.mechanisms.soft_label import SoftLabelRelease
 from teacher_student.privacy.calibration import calibrate_soft
@@ -56,24 +55,6 @@ def test_the_loop_follows_its_law(mechanism):
     labels = np.where(labels >= 0, np.searchsorted(codes, labels), labels)
     assert compare_transcripts(labels, soft_law(law, near, near, 3)).accepted
     assert not compare_transcripts(labels, soft_law(law, near + int(law.query_scale), near, 3)).accepted
-
-
-@pytest.mark.parametrize(("sub_answers", "leak"), [(52, 173e-5), (100, 333e-5)])
-def test_the_printed_threshold_leaks(sub_answers, leak):
-    """m = 1000, delta = 1e-5, T = 50: the printed loop releases a split label with probability 1.7e-3, 173 delta."""
-    numbers = {"epsilon": 1.0, "delta": 1e-5, "cutoff": 50, "num_queries": 1000}
-    split = all_split(sub_answers).seen(halved_distance)
-    printed = outcomes(soft_label_law(**numbers, sub_answers=sub_answers, factor=1), split).divergence(1.0)
-    assert printed.lower == pytest.approx(leak, rel=0.01)
-    assert printed.lower > 100 * numbers["delta"]
-    corrected = soft_label_law(**numbers, sub_answers=100)
-    assert outcomes(corrected, all_split(100).seen(halved_distance)).divergence(1.0).upper < numbers["delta"] / 10
-
-
-def test_the_corrected_law_is_that_of_the_calibration():
-    parameters = calibrate_soft("stability_paper", epsilon=1.0, delta=1e-5, cutoff=50, num_queries=1000)
-    numbers = {"epsilon": 1.0, "delta": 1e-5, "cutoff": 50, "num_queries": 1000}
-    assert ThresholdLaw.of(parameters) == soft_label_law(**numbers, sub_answers=100)
 
 
 def test_sessions_under_the_printed_threshold_are_caught_leaking():

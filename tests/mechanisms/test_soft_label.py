@@ -17,7 +17,7 @@ from teacher_student import ABSTAIN, HALTED, ArgumentError
 from teacher_student.mechanisms import GeneratorNoise, RecordedNoise
 from teacher_student.mechanisms.interface import State
 from teacher_student.mechanisms.soft_histogram import check_bins, histograms, split
-from teacher_student.mechanisms.soft_label import SoftLabelRelease, scores_of, soft_label_queries
+from teacher_student.mechanisms.soft_label import SoftLabelRelease, scores_of
 from teacher_student.mechanisms.stability import plurality
 from teacher_student.privacy import Stability, StabilityRedraw, calibrate, calibrate_soft
 
@@ -297,15 +297,6 @@ def test_large_batches_are_answered_in_blocks():
     assert state.asked == 5000
     assert state.paid == 2 * (codes == ABSTAIN).sum() + shifted.sum()
     assert state.answered == (codes >= 0).sum()
-
-
-def test_paper_in_one_piece():
-    shards = [[value] * 3 for value in [0.2] * 30 + [0.8] * 2]
-    learner = lambda shard: lambda query: query * float(np.mean(shard))  # noqa: E731
-    noise = recorded([0], [0] * 8)
-    scores = list(soft_label_queries(shards, learner, [1.0, 0.1, float("nan")], bins=4, parameters=parameters(), noise=noise))
-    assert scores[:2] == [0.125, 0.125]
-    assert math.isnan(scores[2])
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from research.theory.bound import Bound
 from teacher_student.arguments import ArgumentError, positive_integer, positive_number, probability
-from teacher_student.theory.bound import Bound
 
 
 @runtime_checkable

@@ -14,6 +14,7 @@ import math
 
 import numpy as np
 
+from research.theory.bound import Bound
 from teacher_student.arguments import (
     ArgumentError,
     Floats,
@@ -22,7 +23,6 @@ from teacher_student.arguments import (
     positive_integer,
     positive_number,
 )
-from teacher_student.theory.bound import Bound
 
 
 def decaying_steps(num_examples: int, strong_convexity: float, smoothness: float) -> Floats:

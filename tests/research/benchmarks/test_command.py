@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 import torch
 
-from teacher_student.benchmarks import teachers
-from teacher_student.benchmarks.command import main
-from teacher_student.benchmarks.profile import KINDS
+from research.benchmarks import teachers
+from research.benchmarks.command import main
+from research.benchmarks.profile import KINDS
 from teacher_student.teachers import CNN, MLP, TrainingSettings
 
 

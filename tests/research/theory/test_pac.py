@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from teacher_student import ArgumentError
-from teacher_student.theory import (
+from research.theory import (
     agnostic_error,
     agnostic_sample_size,
     realizable_error,
@@ -16,8 +15,9 @@ from teacher_student.theory import (
     threshold_error,
     uniform_deviation,
 )
-from teacher_student.theory.experiments import halfspaces, thresholds
-from teacher_student.theory.pac import log_growth
+from research.theory.experiments import halfspaces, thresholds
+from research.theory.pac import log_growth
+from teacher_student import ArgumentError
 
 
 def test_growth_function_by_hand():

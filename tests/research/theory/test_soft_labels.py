@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from teacher_student import ArgumentError
-from teacher_student.theory import (
+from research.theory import (
     bin_width,
     concentration_radius,
     num_bins,
@@ -19,7 +18,8 @@ from teacher_student.theory import (
     strong_quality_teachers,
     teachers_for_concentration,
 )
-from teacher_student.theory.soft_labels import soft_scale, strong_quality
+from research.theory.soft_labels import soft_scale, strong_quality
+from teacher_student import ArgumentError
 
 
 def test_threshold_by_hand_and_the_print_leaks():

@@ -8,15 +8,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from teacher_student import ArgumentError
-from teacher_student.theory import (
+from research.theory import (
     distance_answered,
     num_teachers,
     online_release_distance,
     sparse_vector_margin,
     stability_test_distance,
 )
-from teacher_student.theory.release_utility import online_release_scale
+from research.theory.release_utility import online_release_scale
+from teacher_student import ArgumentError
 
 RUNS = 4000
 

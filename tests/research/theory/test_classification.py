@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from teacher_student import ArgumentError
-from teacher_student.theory import (
+from research.theory import (
     disputed_queries,
     loglog_slope,
     misclassification_rate,
@@ -19,9 +18,10 @@ from teacher_student.theory import (
     threshold_error,
     unstable_query_cutoff,
 )
-from teacher_student.theory.experiments import run_task, thresholds
-from teacher_student.theory.learners import fit_thresholds
-from teacher_student.theory.release_utility import online_release_scale
+from research.theory.experiments import run_task, thresholds
+from research.theory.learners import fit_thresholds
+from research.theory.release_utility import online_release_scale
+from teacher_student import ArgumentError
 
 
 def test_lemma_count_by_hand_and_attained():

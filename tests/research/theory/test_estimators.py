@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from teacher_student.theory import (
+from research.theory import (
     consistency_of_randomization,
     loglog_slope,
     mean_score,
@@ -18,7 +18,7 @@ from teacher_student.theory import (
     strongly_convex_constant_step,
     weak_quality,
 )
-from teacher_student.theory.example import (
+from research.theory.example import (
     draw_example,
     label_noise,
     label_probability,
@@ -28,8 +28,8 @@ from teacher_student.theory.example import (
     sgd_learner,
     with_constant,
 )
-from teacher_student.theory.gradient_descent import decaying_steps, score_stability
-from teacher_student.theory.learners import fit_logistic
+from research.theory.gradient_descent import decaying_steps, score_stability
+from research.theory.learners import fit_logistic
 
 QUERY = np.array([[0.7, 0.7]])
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import special
 
+from research.data_dependent import ORDERS, diagnose, theorem_6
 from teacher_student.arguments import ArgumentError
-from teacher_student.privacy.data_dependent import ORDERS, diagnose, theorem_6
 
 VOTES = Path(__file__).parents[3] / "shared" / "data" / "pate2018_votes" / "mnist_250_teachers.votes.csv.gz"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from research.subsample_aggregate import num_teachers_for, sub_sample_and_aggregate
 from teacher_student.arguments import ArgumentError
 from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.mechanisms import GeneratorNoise, RecordedNoise
 from teacher_student.mechanisms.online_release import OnlineRelease
-from teacher_student.mechanisms.subsample_aggregate import num_teachers_for, sub_sample_and_aggregate
 from teacher_student.privacy import Stability, calibrate
 
 QUIET = Stability(threshold_scale=1, query_scale=1, threshold=5, cutoff=2)

@@ -12,9 +12,9 @@ import math
 import numpy as np
 from scipy.stats import norm
 
+from research.theory.bound import Bound
+from research.theory.learners import StackedLearner, fit_logistic, fit_logistic_sgd, logistic_predictor
 from teacher_student.arguments import Floats, Integers, positive_number
-from teacher_student.theory.bound import Bound
-from teacher_student.theory.learners import StackedLearner, fit_logistic, fit_logistic_sgd, logistic_predictor
 
 NOISE_OVER_GAP = 1 / math.sqrt(8)
 

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import math
 
+from research.theory.bound import Bound
+from research.theory.release_utility import teachers_for_distance
 from teacher_student.arguments import (
     ArgumentError,
     finite_number,
@@ -25,8 +27,6 @@ from teacher_student.arguments import (
     probability,
     true_or_false,
 )
-from teacher_student.theory.bound import Bound
-from teacher_student.theory.release_utility import teachers_for_distance
 
 _MOST_EXAMPLES = 2**53
 """More are no double any more."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from teacher_student.benchmarks.timing import interleaved, ratio
+from research.benchmarks.timing import interleaved, ratio
 from teacher_student.mechanisms import build_mechanism, distance_to_instability
 from teacher_student.mechanisms.noise import GeneratorNoise, SystemNoise
 from teacher_student.privacy import Stability

@@ -20,6 +20,9 @@ from collections.abc import Callable
 
 from scipy import stats
 
+from research.theory.bound import Bound
+from research.theory.pac import agnostic_error, agnostic_sample_size, realizable_error, realizable_sample_size
+from research.theory.release_utility import distance_answered, num_teachers, teachers_for_distance
 from teacher_student.arguments import (
     ArgumentError,
     choice,
@@ -30,9 +33,6 @@ from teacher_student.arguments import (
     probability,
     true_or_false,
 )
-from teacher_student.theory.bound import Bound
-from teacher_student.theory.pac import agnostic_error, agnostic_sample_size, realizable_error, realizable_sample_size
-from teacher_student.theory.release_utility import distance_answered, num_teachers, teachers_for_distance
 
 CALIBRATIONS = ("tight", "paper")
 

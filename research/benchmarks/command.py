@@ -47,7 +47,7 @@ def read(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def labelling(samples: int, clock: str) -> dict[str, Any]:
     """Measure the mechanism, which needs no torch."""
-    from teacher_student.benchmarks import mechanisms
+    from research.benchmarks import mechanisms
 
     return mechanisms.labelling(samples, clock)
 
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = read(arguments)
     if options.threads:
         torch.set_num_threads(options.threads)
-    from teacher_student.benchmarks import profile, teachers
+    from research.benchmarks import profile, teachers
 
     only, console = options.only or PARTS, Console(width=150)
     turns, results = (options.samples, options.clock), {}

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from teacher_student.theory.classification import ErrorCurve, plan_queries
-from teacher_student.theory.experiments import Release, Task, run_task
+from research.theory.classification import ErrorCurve, plan_queries
+from research.theory.experiments import Release, Task, run_task
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "theory_experiments.py"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "theory_experiments.py"
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy import stats
 
+from research.theory.learners import fit_consistent_thresholds, fit_logistic, fit_separating, fit_thresholds
 from teacher_student.arguments import ArgumentError, Floats, Integers, numbers_array
-from teacher_student.theory.learners import fit_consistent_thresholds, fit_logistic, fit_separating, fit_thresholds
 
 Release = Callable[[Integers, int], Integers]
 """(vote counts (m, 2), cutoff) -> labels (m,): 0, 1, or negative where not answered."""

@@ -14,9 +14,9 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
+from research.benchmarks.baselines import BASELINES
+from research.benchmarks.timing import interleaved, product, ratio
 from teacher_student.aggregation.votes import count_votes
-from teacher_student.benchmarks.baselines import BASELINES
-from teacher_student.benchmarks.timing import interleaved, product, ratio
 from teacher_student.mechanisms import distance_to_instability
 from teacher_student.teachers import (
     CNN,

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 
-from teacher_student.benchmarks import teachers
-from teacher_student.benchmarks.timing import interleaved, product, ratio
+from research.benchmarks import teachers
+from research.benchmarks.timing import interleaved, product, ratio
 from teacher_student.teachers.records import ShardedRecords
 
 KINDS = {

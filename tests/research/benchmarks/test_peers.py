@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from teacher_student.benchmarks.peers import fit_dp_sgd
+from research.benchmarks.peers import fit_dp_sgd
 from teacher_student.data import gaussian_blobs
 from teacher_student.pipeline.judgement import judge
 
 pytest.importorskip("opacus")
-SCRIPT = Path(__file__).parents[2] / "scripts" / "reproduce.py"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "reproduce.py"
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 
+from research.theory.learners import StackedLearner
 from teacher_student.arguments import Floats, Integers, finite_number, numbers_array, positive_integer, probability
-from teacher_student.theory.learners import StackedLearner
 
 Draw = Callable[[int, int, np.random.Generator], tuple[Floats, Integers]]
 """(number of datasets r, records n, generator) -> features (r, n, d), labels (r, n): r independent i.i.d. datasets."""
