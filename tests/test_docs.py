@@ -38,7 +38,8 @@ PACKAGES = {
 
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-SOURCES = sorted(path for room in ("teacher_student", "research", "tests", "scripts", "conf") for path in (ROOT / room).rglob("*.*"))
+FOLDERS = ("teacher_student", "research", "tests", "scripts", "conf")
+SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*"))
 
 
 def texts(paths: list[Path]) -> Iterator[tuple[str, str]]:
