@@ -22,8 +22,8 @@ import numpy as np
 from teacher_student import ArgumentError
 from teacher_student.arguments import Integers, fraction_of_one, positive_integer
 from teacher_student.mechanisms import GeneratorNoise, build_mechanism, distance_to_instability
+from teacher_student.planning.request import Request, choose_parameters
 from teacher_student.privacy import MECHANISMS
-from teacher_student.privacy.choosing import Request, choose_parameters
 
 BUDGETS = ((1.0, 1e-5), (2.0, 1e-6))
 PUBLISHED = {"MNIST": "mnist_250_teachers.votes.csv.gz", "Adult": "adult_250_teachers.votes.csv.gz"}

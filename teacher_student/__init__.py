@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         label_soft,
     )
     from teacher_student.pipeline import load_student
+    from teacher_student.planning import plan
     from teacher_student.privacy import Certificate
-    from teacher_student.privacy.planner import plan
 
 _HOMES = {
     "label": "aggregation",
@@ -50,7 +50,7 @@ _HOMES = {
     "label_soft": "aggregation",
     "Certificate": "privacy",
     "load_student": "pipeline",
-    "plan": "privacy.planner",
+    "plan": "planning",
 }
 
 __all__ = [

@@ -42,7 +42,13 @@ def exported(
 MOVED = {
     "teacher_student.benchmarks": "research.benchmarks",
     "teacher_student.mechanisms.subsample_aggregate": "research.subsample_aggregate",
+    "teacher_student.privacy.choosing": "teacher_student.planning.request",
     "teacher_student.privacy.data_dependent": "research.data_dependent",
+    "teacher_student.privacy.foresight": "teacher_student.planning.preflight",
+    "teacher_student.privacy.joint_choice": "teacher_student.planning.search",
+    "teacher_student.privacy.planner": "teacher_student.planning.report",
+    "teacher_student.privacy.stand_in": "teacher_student.planning.public_votes",
+    "teacher_student.privacy.utility": "teacher_student.planning.yields",
     "teacher_student.theory": "research.theory",
 }
 """Where the modules are that moved since the last version; those below a package that moved are found as well."""

@@ -16,8 +16,9 @@ RESEARCH = PACKAGE.parent / "research"
 SHARED = {"arguments", "labels", "lazy", "version"}
 MAY_IMPORT = {
     "privacy": set(),
+    "planning": {"privacy"},
     "mechanisms": {"privacy"},
-    "aggregation": {"privacy", "mechanisms"},
+    "aggregation": {"privacy", "planning", "mechanisms"},
     "auditing": {"privacy", "mechanisms", "aggregation"},
     "data": set(),
     "teachers": set(),
@@ -26,7 +27,7 @@ MAY_IMPORT = {
 }
 """Rooms, and the other rooms that each may import; all may import `SHARED`. The composition root may import everything."""
 ROOT = {"pipeline", "app", "__init__", "__main__"}
-LIGHT = {"privacy", "mechanisms", "aggregation", "auditing"}
+LIGHT = {"privacy", "planning", "mechanisms", "aggregation", "auditing"}
 HEAVY = {"torch", "torchvision", "lightning", "sklearn", "matplotlib", "hydra", "omegaconf", "tensorboard"}
 
 

@@ -128,7 +128,7 @@ def choose(
     if cutoff is None:
         if num_queries is None or num_teachers is None:
             raise ArgumentError("cutoff must be given where num_queries and num_teachers are not, got None")
-        from teacher_student.privacy.choosing import Request, choose_cutoff, choose_parameters
+        from teacher_student.planning.request import Request, choose_cutoff, choose_parameters
 
         request = Request(
             num_teachers=num_teachers, num_queries=num_queries, epsilon=epsilon, delta=delta, num_classes=max(2, num_classes)

@@ -73,7 +73,7 @@ def plan(arguments: Sequence[str]) -> int:
     teacher-student plan privacy.epsilon=2 privacy.delta=1e-6
     teacher-student plan standin=[votes_250.npy,votes_1000.npy] truth=labels.npy num_queries=10000
     """
-    from teacher_student.privacy.planner import plan as make_plan
+    from teacher_student.planning.report import plan as make_plan
 
     config = compose_whole("plan", arguments)
     if config.standin is not None:
@@ -85,7 +85,7 @@ def plan(arguments: Sequence[str]) -> int:
 
 def _plan_on_standins(config: DictConfig) -> int:
     from teacher_student.pipeline.files import read_table
-    from teacher_student.privacy.joint_choice import choose
+    from teacher_student.planning.search import choose
 
     names = [config.standin] if isinstance(config.standin, str) else list(config.standin)
     truth = None if config.truth is None else read_table(config.truth)

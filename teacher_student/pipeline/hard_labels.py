@@ -22,9 +22,9 @@ from teacher_student.pipeline.query_rounds import ask_in_rounds, spread
 from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Run, Teachers, votes_on
+from teacher_student.planning.report import plan
+from teacher_student.planning.request import Request
 from teacher_student.privacy import Parameters
-from teacher_student.privacy.choosing import Request
-from teacher_student.privacy.planner import plan
 from teacher_student.student import NoisyMaximum, Student, Targets, targets_from_labels
 from teacher_student.student.label_noise import MECHANISM
 

@@ -28,8 +28,8 @@ from teacher_student.pipeline.ranks import Ranks, digest
 from teacher_student.pipeline.settings import Estimator, RunSettings
 from teacher_student.pipeline.stages import Run
 from teacher_student.pipeline.student_files import save_student
+from teacher_student.planning.preflight import few_answers, remedy
 from teacher_student.privacy import Certificate, Parameters
-from teacher_student.privacy.foresight import few_answers, remedy
 from teacher_student.student import QuerySettings, Student
 from teacher_student.student.label_noise import known_noise
 from teacher_student.teachers.trainer import quiet

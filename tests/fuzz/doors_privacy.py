@@ -8,9 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from teacher_student import auditing, privacy, theory
+from teacher_student.planning import Request, choose, plan
 from teacher_student.privacy import Certificate
-from teacher_student.privacy.joint_choice import choose
-from teacher_student.privacy.planner import plan
 
 from .strategies import DELTA, EPSILON, ODD, SHARE, Door, integers
 
@@ -135,6 +134,16 @@ PRIVACY = {
         weight=0.2,
         kept=("option",),
     ),
+    "teachers_needed": Door(
+        privacy.teachers_needed,
+        {"parameters": st.just(PARAMETERS), "num_queries": integers(), "failure": SHARE},
+        kept=("parameters",),
+    ),
+    "teachers_printed": Door(privacy.teachers_printed, {**BUDGET, **SIZES, "failure": SHARE}),
+    "teachers_tight": Door(privacy.teachers_tight, {**BUDGET, **SIZES, "failure": SHARE}, weight=0.1),
+}
+
+PLANNING = {
     "choose": Door(
         lambda **given: str(choose(**given)),
         {
@@ -147,13 +156,6 @@ PRIVACY = {
         },
         weight=0.1,
     ),
-    "teachers_needed": Door(
-        privacy.teachers_needed,
-        {"parameters": st.just(PARAMETERS), "num_queries": integers(), "failure": SHARE},
-        kept=("parameters",),
-    ),
-    "teachers_printed": Door(privacy.teachers_printed, {**BUDGET, **SIZES, "failure": SHARE}),
-    "teachers_tight": Door(privacy.teachers_tight, {**BUDGET, **SIZES, "failure": SHARE}, weight=0.1),
     "plan": Door(
         lambda **given: str(plan(**given)),
         {
@@ -168,6 +170,18 @@ PRIVACY = {
             "shares": st.just((0.1,)),
         },
         weight=0.1,
+    ),
+    "Request": Door(
+        lambda **given: Request(**given).clear_gap,
+        {
+            "num_teachers": integers(1, 3000),
+            "num_queries": integers(1, 3000),
+            **BUDGET,
+            "failure": SHARE,
+            "num_classes": integers(2),
+            "clear_share": SHARE,
+            "shares": st.just((0.1,)),
+        },
     ),
 }
 

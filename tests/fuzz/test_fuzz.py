@@ -18,7 +18,7 @@ from teacher_student.arguments import ArgumentError
 from .doors_answers import AGGREGATION, MECHANISMS
 from .doors_data import DATA
 from .doors_models import PIPELINE, STUDENT, TEACHERS
-from .doors_privacy import AUDITING, PRIVACY, THEORY
+from .doors_privacy import AUDITING, PLANNING, PRIVACY, THEORY
 from .strategies import SLOW, always_the_same, arguments
 
 ROOMS = {
@@ -27,6 +27,7 @@ ROOMS = {
     "data": DATA,
     "mechanisms": MECHANISMS,
     "pipeline": PIPELINE,
+    "planning": PLANNING,
     "privacy": PRIVACY,
     "student": STUDENT,
     "teachers": TEACHERS,
@@ -37,7 +38,7 @@ MADE_BY_US = {
     "AuditReport", "BasicFilter", "Bound", "Claim", "Consistency", "Estimate", "Filter", "GaussianFilter", "LearnerEnsemble",
     "Mechanism", "Noise", "NoisyMaxParameters", "Parameters", "QueryPair", "QueryPlan", "RenyiFilter", "RunResult", "SampleSizes",
     "ShardManifest", "Shards", "Standardized", "Student", "SystemNoise", "Targets", "TeacherEnsemble",
-    "ThresholdParameters",
+    "ThresholdParameters", "Choices", "Plan",
 }  # fmt: skip
 """Results, base classes and what factories build: their fields are no input of a user's."""
 USERS_OWN_CODE = {
@@ -104,7 +105,8 @@ def test_inputs_were_many():
 
 
 def public(room):
-    module = importlib.import_module(f"teacher_student.{room}" if room else "teacher_student")
+    package = {"": "teacher_student", "theory": "research.theory"}.get(room, f"teacher_student.{room}")
+    module = importlib.import_module(package)
     for name in module.__all__:
         value = getattr(module, name)
         if callable(value) and not (inspect.isclass(value) and issubclass(value, Exception)):

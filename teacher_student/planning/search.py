@@ -1,8 +1,8 @@
 """`choose`: number of teachers, mechanism, cutoff and number of queries together, before anything private is touched.
 
 For each candidate number of teachers somebody trains that many on public or synthetic data that resemble the private ones, and
-brings their votes (`stand_in`). Every mechanism is then set where it promises most labels that are the plurality's, or that are
-right, where the truth of the stand-in is known; all are ranked by that. A noisy maximum answers whatever it is asked, and more
+brings their votes (`public_votes`). Every mechanism is then set where it promises most labels that are the plurality's, or that
+are right, where the truth of the stand-in is known; all are ranked by that. A noisy maximum answers whatever it is asked, and more
 noisily the more it may be asked: of its labels at most a share `wrong` may be expected not to be the plurality's.
 
 Nothing here depends on private records, so a choice may be repeated at will; the certificate calls its settings
@@ -24,12 +24,12 @@ from teacher_student.arguments import (
     positive_number,
     probability,
 )
+from teacher_student.planning.public_votes import Outlook, StandIn
+from teacher_student.planning.report import aligned, limit_in_words, parameters_in_words
+from teacher_student.planning.request import RATIOS, TEST_SHARES, grid, peak
 from teacher_student.privacy.calibration import REGISTRY, calibrate
-from teacher_student.privacy.choosing import RATIOS, TEST_SHARES, grid, peak
 from teacher_student.privacy.noisy_max import ConfidentGNMax
 from teacher_student.privacy.parameters import Parameters
-from teacher_student.privacy.planner import aligned, limit_in_words, parameters_in_words
-from teacher_student.privacy.stand_in import Outlook, StandIn
 from teacher_student.privacy.threshold import ThresholdParameters
 from teacher_student.privacy.tight import OneThreshold
 

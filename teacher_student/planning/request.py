@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable
 from scipy import special
 
 from teacher_student.arguments import ArgumentError, choice, fraction_of_one, positive_integer, positive_number, probability
+from teacher_student.planning.yields import Expected, correct, expected, smallest_gap
 from teacher_student.privacy.calibration import REGISTRY, calibrate
 from teacher_student.privacy.noisy_max import ConfidentGNMax
 from teacher_student.privacy.parameters import Parameters
 from teacher_student.privacy.threshold import ThresholdParameters
 from teacher_student.privacy.tight import OneThreshold
-from teacher_student.privacy.utility import Expected, correct, expected, smallest_gap
 
 SHARES = (0.001, 0.01, 0.1, 0.3)
 """Shares of unstable queries that a plan looks at."""

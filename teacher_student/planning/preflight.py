@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from teacher_student.privacy.choosing import Request
+from teacher_student.planning.report import plan
+from teacher_student.planning.request import Request
 from teacher_student.privacy.parameters import Parameters
-from teacher_student.privacy.planner import plan
 
 UNSTABLE = 0.01
 """Share of the queries on which the teachers are assumed to be split."""

@@ -1,7 +1,7 @@
 """`plan`: which mechanism to take, and what to expect of it, before any vote is cast.
 
-Only public sizes go in (see `choosing`), so a plan may be made, shown and repeated freely. Answers are expectations under a model
-of the stream (see `utility`): a query is clear, its plurality leading by `clear_share` of the teachers, or unstable, a tie.
+Only public sizes go in (see `request`), so a plan may be made, shown and repeated freely. Answers are expectations under a model
+of the stream (see `yields`): a query is clear, its plurality leading by `clear_share` of the teachers, or unstable, a tie.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from teacher_student.arguments import ArgumentError, choice, listed, positive_integer
+from teacher_student.planning.request import SHARES, Request, choose_cutoff, choose_parameters
 from teacher_student.privacy.calibration import REGISTRY
-from teacher_student.privacy.choosing import SHARES, Request, choose_cutoff, choose_parameters
 from teacher_student.privacy.parameters import Parameters
 from teacher_student.privacy.threshold import ThresholdParameters
 

@@ -1,6 +1,6 @@
 """What a mechanism would answer on a stand-in: votes that are public, because the data behind them are public or made up.
 
-`utility` models a stream by two numbers, a clear gap and a share of ties. Where teachers were trained on public or synthetic data
+`yields` models a stream by two numbers, a clear gap and a share of ties. Where teachers were trained on public or synthetic data
 that resemble the private ones, their votes say more: each row is one query, and the private queries are taken to be drawn from
 these rows. Private votes must not go in: whatever is chosen by looking at them has to be paid for (`selection`).
 """
@@ -14,11 +14,11 @@ import numpy as np
 from scipy import special
 
 from teacher_student.arguments import ArgumentError, Floats, Integers, vote_counts, whole_numbers
+from teacher_student.planning.yields import expected_minimum, threshold_noise
 from teacher_student.privacy.distributions import log_refusal
 from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, LNMax, NoisyMaxParameters
 from teacher_student.privacy.parameters import Parameters
 from teacher_student.privacy.threshold import ThresholdParameters
-from teacher_student.privacy.utility import expected_minimum, threshold_noise
 
 MOST_ROWS = 1000
 """Rows of a stand-in that are looked at, evenly spaced; expectations need no more."""
@@ -82,7 +82,7 @@ class StandIn:
         return Outlook(answers, each * float(passed @ wins[everyone, self.plurality]), right)
 
     def _until_cutoff(self, parameters: ThresholdParameters, num_queries: int) -> Outlook:
-        """Refusals end the session (see `utility`); an answer is always the plurality's."""
+        """Refusals end the session (see `yields`); an answer is always the plurality's."""
         support, mass = threshold_noise(parameters.threshold_noise, parameters.threshold_scale)
         ordered = np.sort(self.counts, axis=1)
         distance = np.maximum(0, -(-(ordered[:, -1] - ordered[:, -2]) // 2) - 1)

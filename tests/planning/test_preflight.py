@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from teacher_student.privacy.choosing import Request, choose_parameters
-from teacher_student.privacy.foresight import UNSTABLE, few_answers, remedy
+from teacher_student.planning.preflight import UNSTABLE, few_answers, remedy
+from teacher_student.planning.request import Request, choose_parameters
 
 
 def request(num_teachers: int, num_queries: int, epsilon: float = 1.0, num_classes: int = 2) -> Request:

@@ -11,9 +11,9 @@ import pytest
 from teacher_student.app import dispatch
 from teacher_student.arguments import ArgumentError
 from teacher_student.mechanisms import GeneratorNoise, build_mechanism
+from teacher_student.planning.public_votes import StandIn
+from teacher_student.planning.search import choose
 from teacher_student.privacy import ConfidentGNMax, Exponential, GNMax, LNMax, Parameters, Stability, StabilityRedraw
-from teacher_student.privacy.joint_choice import choose
-from teacher_student.privacy.stand_in import StandIn
 
 SESSIONS: list[Parameters] = [
     Stability(threshold_scale=Fraction(8), query_scale=Fraction(15), threshold=33, cutoff=6),

@@ -1,0 +1,20 @@
+"""Planning: what to expect of a mechanism and how to set it, before any vote is cast.
+
+Only public numbers go in, so nothing here costs privacy.
+
+| module | what |
+|---|---|
+| `request` | what is wanted, in public sizes, and the parameters to take for it |
+| `yields` | labels to expect under a model of the votes |
+| `report` | `plan`: every mechanism beside the others, as a table |
+| `public_votes`, `search` | `choose`: teachers and mechanism together, on votes of a public stand-in |
+| `preflight` | a warning before a run where hardly any label is to be expected |
+"""
+
+from __future__ import annotations
+
+from teacher_student.planning.report import Plan, plan
+from teacher_student.planning.request import Request
+from teacher_student.planning.search import Choices, choose
+
+__all__ = ["Choices", "Plan", "Request", "choose", "plan"]
