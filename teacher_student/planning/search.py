@@ -1,9 +1,9 @@
 """`choose`: number of teachers, mechanism, cutoff and number of queries together, before anything private is touched.
 
 For each candidate number of teachers somebody trains that many on public or synthetic data that resemble the private ones, and
-brings their votes (`public_votes`). Every mechanism is then set where it promises most labels that are the plurality's, or that
-are right, where the truth of the stand-in is known; all are ranked by that. A noisy maximum answers whatever it is asked, and more
-noisily the more it may be asked: of its labels at most a share `wrong` may be expected not to be the plurality's.
+brings their votes (`public_votes`). Every mechanism is then set where it promises most labels that are the plurality's, or most
+that are right, where the truth of the stand-in is known; all are ranked by that. A noisy maximum answers whatever it is asked,
+and more noisily the more it may be asked: of its labels at most a share `wrong` may be expected not to be the plurality's.
 
 Nothing here depends on private records, so a choice may be repeated at will; the certificate calls its settings
 `public_surrogate`.
