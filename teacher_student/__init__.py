@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teacher_student.arguments import ArgumentError
+from teacher_student.arguments import ArgumentError, PrivacyWarning
 from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.lazy import accept_old_names, exported
 from teacher_student.version import __version__
@@ -61,6 +61,7 @@ __all__ = [
     "FractionRelease",
     "FractionSession",
     "LabelSession",
+    "PrivacyWarning",
     "Release",
     "ScoreRelease",
     "ScoreSession",

@@ -34,6 +34,10 @@ class ArgumentError(ValueError):
         super().__init__(_one_line(message))
 
 
+class PrivacyWarning(UserWarning):
+    """Public numbers that make a guarantee weak, or its answers useless (see `teacher_student.planning.preflight`)."""
+
+
 def _one_line(message: str) -> str:
     """Values in a message may span lines, as arrays do, or pages."""
     line = " ".join(str(message).split())

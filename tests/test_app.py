@@ -217,6 +217,20 @@ def test_label_writes_a_release_that_verifies(tmp_path, monkeypatch, capsys):
     assert chosen == ["fixed", "public_surrogate"]
 
 
+def test_public_numbers_that_protect_nobody_are_warned_of(tmp_path, monkeypatch, capsys):
+    """The texts themselves are in tests/planning/test_preflight.py."""
+    monkeypatch.chdir(tmp_path)
+    weak = ["privacy.epsilon=12", "privacy.delta=0.01", "privacy.population=10000"]
+    np.save("votes.npy", np.zeros((50, 400), dtype=np.int64))
+    assert dispatch(["label", "predictions=votes.npy", "num_classes=2", "out=labels", *weak]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" is above")[0] for line in lines] == ["Warning: epsilon 12", "Warning: delta 0.01"]
+    assert dispatch(["plan", "num_teachers=50", "num_queries=20", *weak]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("Warning: ")] == lines
+    assert dispatch(["plan", "num_teachers=50", "num_queries=20", "privacy.population=few"]) == 2
+    assert "population must be a positive integer, got 'few'" in capsys.readouterr().err
+
+
 def examples(verb: str) -> list[list[str]]:
     lines = (line.strip() for line in inspect.getdoc(VERBS[verb]).splitlines())
     return [shlex.split(line)[2:] for line in lines if line.startswith(f"teacher-student {verb}")]

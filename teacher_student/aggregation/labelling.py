@@ -10,6 +10,8 @@ from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
 from teacher_student.arguments import positive_integer
 from teacher_student.mechanisms.noise import Noise
+from teacher_student.planning.preflight import mostly_noise, warn, weak_promise
+from teacher_student.planning.request import Request
 
 
 def label(
@@ -26,6 +28,7 @@ def label(
     noise: Noise | None = None,
     neighbours: str = "add_remove",
     account: Account | None = None,
+    population: int | None = None,
     **options: Any,
 ) -> Release:
     """Release private labels for queries on which disjointly trained teachers voted.
@@ -47,6 +50,7 @@ def label(
         noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
         neighbours: add_remove, replace_one or label_only.
         account: the private data's account in a ledger; refused before any noise is drawn if it is exceeded.
+        population: public order of magnitude of the number of records; a delta above 1 / population is warned of.
         options: further options of the calibration, such as threshold_ratio.
 
     Returns:
@@ -54,6 +58,10 @@ def label(
 
     Raises:
         ArgumentError: bad input. Nothing was spent: no noise is drawn before all is checked.
+
+    Warns:
+        PrivacyWarning: before any noise is drawn, where public numbers show that epsilon or delta protects next to nobody, or
+            that labels of a noisy maximum would be mostly noise.
 
     >>> votes = [[0] * 990 + [1] * 10, [0] * 500 + [1] * 500]
     >>> release = label(votes, num_classes=2, epsilon=1.0, delta=1e-5)
@@ -76,5 +84,13 @@ def label(
         account=account,
         **options,
     )
+    parameters = session.mechanism.parameters
+    found = weak_promise(epsilon, delta, population)
+    if num_teachers is not None:
+        found += mostly_noise(
+            parameters,
+            Request(num_teachers=num_teachers, num_queries=len(votes), epsilon=epsilon, delta=delta, num_classes=max(2, classes)),
+        )
+    warn(found)
     session.ask(votes, None if state is None else range(len(votes)))
     return session.release()

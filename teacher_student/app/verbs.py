@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
 from teacher_student.app.composing import compose_whole
-from teacher_student.arguments import ArgumentError, choice
+from teacher_student.arguments import ArgumentError, PrivacyWarning, choice
 
 
 def label(arguments: Sequence[str]) -> int:
@@ -26,23 +29,41 @@ def label(arguments: Sequence[str]) -> int:
 
     config = compose_whole("label", arguments)
     mechanism = dict(config.mechanism)
-    release = label_file(
-        predictions=config.predictions,
-        counts=config.counts,
-        num_classes=config.num_classes,
-        num_teachers=config.num_teachers,
-        out=Path(config.out),
-        mechanism=mechanism.pop("name", None),
-        options=mechanism,
-        budget=BudgetSettings(**config.budget),
-        **config.privacy,
-    )
+    with _warnings_in_one_line():
+        release = label_file(
+            predictions=config.predictions,
+            counts=config.counts,
+            num_classes=config.num_classes,
+            num_teachers=config.num_teachers,
+            out=Path(config.out),
+            mechanism=mechanism.pop("name", None),
+            options=mechanism,
+            budget=BudgetSettings(**config.budget),
+            **config.privacy,
+        )
     certificate = release.certificate
     print(
         f"{int(release.answered.sum())} of {len(release.labels)} queries answered at epsilon {certificate.epsilon:.4g}, "
         f"delta {certificate.delta:.3g}; written to {config.out}"
     )
     return 0
+
+
+@contextlib.contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Print each `PrivacyWarning` as one line, at once; others are shown as usual."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PrivacyWarning)
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, PrivacyWarning):
+                print(f"Warning: {message}", file=sys.stderr, flush=True)
+            else:
+                usual(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 def predict(arguments: Sequence[str]) -> int:
@@ -73,25 +94,29 @@ def plan(arguments: Sequence[str]) -> int:
     teacher-student plan privacy.epsilon=2 privacy.delta=1e-6
     teacher-student plan standin=[votes_250.npy,votes_1000.npy] truth=labels.npy num_queries=10000
     """
+    from teacher_student.planning.preflight import weak_promise
     from teacher_student.planning.report import plan as make_plan
 
     config = compose_whole("plan", arguments)
     if config.standin is not None:
-        return _plan_on_standins(config)
-    sizes = {name: config[name] for name in ("num_teachers", "num_queries", "num_classes", "failure")}
-    print(make_plan(epsilon=config.privacy.epsilon, delta=config.privacy.delta, **sizes))
+        found = _plan_on_standins(config)
+    else:
+        sizes = {name: config[name] for name in ("num_teachers", "num_queries", "num_classes", "failure")}
+        found = make_plan(epsilon=config.privacy.epsilon, delta=config.privacy.delta, **sizes)
+    for text in weak_promise(**config.privacy):
+        print(f"Warning: {text}\n")
+    print(found)
     return 0
 
 
-def _plan_on_standins(config: DictConfig) -> int:
+def _plan_on_standins(config: DictConfig) -> Any:
     from teacher_student.pipeline.files import read_table
     from teacher_student.planning.search import choose
 
     names = [config.standin] if isinstance(config.standin, str) else list(config.standin)
     truth = None if config.truth is None else read_table(config.truth)
     budget = {"epsilon": config.privacy.epsilon, "delta": config.privacy.delta}
-    print(choose([read_table(name) for name in names], num_queries=config.num_queries, truth=truth, wrong=config.wrong, **budget))
-    return 0
+    return choose([read_table(name) for name in names], num_queries=config.num_queries, truth=truth, wrong=config.wrong, **budget)
 
 
 def verify(arguments: Sequence[str]) -> int:

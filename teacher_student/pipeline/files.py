@@ -29,6 +29,7 @@ def label_file(
     cutoff: int | None,
     neighbours: str,
     hyperparameters: str,
+    population: int | None,
     budget: BudgetSettings,
 ) -> Release:
     """Label the queries of a file and write the release to a new folder. The folder is checked before anything is spent."""
@@ -53,6 +54,7 @@ def label_file(
         cutoff=cutoff,
         neighbours=neighbours,
         hyperparameters=hyperparameters,
+        population=population,
         account=budget.open(budget.dataset or ""),
         **options,
     )

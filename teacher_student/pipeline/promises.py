@@ -23,6 +23,7 @@ class PrivacySettings:
         cutoff: paid non-answers before the session halts; None lets the planner choose from public sizes.
         neighbours: the neighbouring relation; None is the data's own.
         hyperparameters: how they were chosen, for the certificate: fixed, or on a public_surrogate.
+        population: public order of magnitude of the number of records, for warnings and plans; None if none is public.
         bins: for soft labels, bins of the histogram; None for hard labels. Soft labels need a cutoff.
     """
 
@@ -34,6 +35,7 @@ class PrivacySettings:
     neighbours: str | None = None
     bins: int | None = None
     hyperparameters: str = "fixed"
+    population: int | None = None
 
     def __post_init__(self) -> None:
         positive_number("privacy.epsilon", self.epsilon)
@@ -45,6 +47,8 @@ class PrivacySettings:
         if self.neighbours is not None:
             choice("privacy.neighbours", self.neighbours, NEIGHBOURS)
         choice("privacy.hyperparameters", self.hyperparameters, HYPERPARAMETERS)
+        if self.population is not None:
+            positive_integer("privacy.population", self.population)
         if self.bins is not None:
             positive_integer("privacy.bins", self.bins, minimum=3)
             positive_integer("privacy.cutoff", self.cutoff)  # the planner chooses for hard labels only

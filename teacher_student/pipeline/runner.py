@@ -28,7 +28,7 @@ from teacher_student.pipeline.ranks import Ranks, digest
 from teacher_student.pipeline.settings import Estimator, RunSettings
 from teacher_student.pipeline.stages import Run
 from teacher_student.pipeline.student_files import save_student
-from teacher_student.planning.preflight import few_answers, remedy
+from teacher_student.planning.preflight import few_answers, mostly_noise, remedy, weak_promise
 from teacher_student.privacy import Certificate, Parameters
 from teacher_student.student import QuerySettings, Student
 from teacher_student.student.label_noise import known_noise
@@ -119,8 +119,8 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
         ranks.agree("public points", digest(dataset.public_features) if ranks.several else "")
         columns = f" of {len(dataset.feature_names):,} columns" if dataset.feature_names else ""
         advance(1, f"{len(dataset.public_features):,} public points{columns}")
-    if ranks.first and answers_of(settings) is hard_labels:
-        _warn(few_answers(parameters, hard_labels.sizes(settings, dataset)), display)
+    if ranks.first:
+        _warn(settings, dataset, parameters, display)
     path = Path(ranks.from_first(str(path.absolute()))) if ranks.several else path
     with display.stage("shards") as advance:
         with ranks.in_turn():
@@ -191,8 +191,14 @@ def _check_budget(settings: RunSettings, dataset: PrivateDataset, parameters: Pa
         )
 
 
-def _warn(text: str, display: Display) -> None:
-    if text:
+def _warn(settings: RunSettings, dataset: PrivateDataset, parameters: Parameters, display: Display) -> None:
+    """Show what public numbers say against this run, before anything is trained or spent."""
+    privacy = settings.privacy
+    texts = weak_promise(privacy.epsilon, privacy.delta, privacy.population)
+    if answers_of(settings) is hard_labels:
+        request = hard_labels.sizes(settings, dataset)
+        texts += [*mostly_noise(parameters, request), *few_answers(parameters, request)]
+    for text in texts:
         display.say(f"Warning: {text} To stop here (Ctrl-C) spends nothing.")
 
 

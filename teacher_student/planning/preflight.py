@@ -1,42 +1,115 @@
-"""Before anything is trained or spent: will these parameters answer enough, and if not, what would?
+"""Warnings before anything is trained or spent: a weak promise, labels that are mostly noise, hardly any labels at all.
 
-Only public sizes go in. The votes assumed are kind ones: on 99 of 100 queries the winner leads by nine tenths of the teachers.
-If even those get hardly any labels, real votes will get fewer.
+Only public numbers go in, so a warning says nothing of the data. Expected answers assume kind votes: on 99 of 100 queries the
+winner leads by nine tenths of the teachers. If even those get hardly any labels, real votes will get fewer.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import warnings
 
+from teacher_student.arguments import ArgumentError, PrivacyWarning, positive_integer
 from teacher_student.planning.report import plan
-from teacher_student.planning.request import Request
+from teacher_student.planning.request import Request, choose_parameters
+from teacher_student.privacy.noisy_max import NoisyMaxParameters
 from teacher_student.privacy.parameters import Parameters
 
 UNSTABLE = 0.01
 """Share of the queries on which the teachers are assumed to be split."""
 
+LARGEST_EPSILON = 10.0
+"""Above this an epsilon is warned of: with probability 1 - delta an observer's odds may change by a factor of e^10 = 22,026."""
+
 _LEAST_SHARE, _LEAST_PER_CLASS, _MOST_TEACHERS = 0.01, 5, 10**8
 
 
-def few_answers(parameters: Parameters, request: Request) -> str:
-    """Return a warning of one line where hardly any label is to be expected, else nothing.
+def weak_promise(epsilon: float, delta: float, population: int | None = None) -> list[str]:
+    """Return warnings, of one line each, of an epsilon or a delta that protects next to nobody.
+
+    Args:
+        epsilon: promised.
+        delta: promised.
+        population: public order of magnitude of the number of records; None if there is none. Never the private number itself.
+
+    Raises:
+        ArgumentError: a population that is no positive integer.
+
+    >>> weak_promise(1.0, 1e-5, population=10_000)
+    []
+    """
+    found = []
+    if epsilon > LARGEST_EPSILON:
+        found.append(
+            f"epsilon {epsilon:g} is above {LARGEST_EPSILON:g}: one record may change the odds of an outcome by a factor of "
+            f"e^{epsilon:g}, which protects next to nobody. Take a smaller epsilon; 1 is usual."
+        )
+    if population is not None and delta > 1 / positive_integer("population", population):
+        found.append(
+            f"delta {delta:g} is above 1 / population = {1 / population:g}: publishing some records outright would satisfy it. "
+            f"Take a delta far below {1 / population:g}."
+        )
+    return found
+
+
+def mostly_noise(parameters: Parameters, request: Request) -> list[str]:
+    """Return a warning of one line where a label of a noisy maximum is more likely noise than what the teachers said, else none.
+
+    A label that is the plurality's with probability q is modelled as the plurality's with probability (q - 1/C) / (1 - 1/C), and
+    else as drawn evenly from the C classes. If that probability is below one half, the label is mostly noise.
+    """
+    if not isinstance(parameters, NoisyMaxParameters):
+        return []
+    expected, chance = request.expected(parameters, UNSTABLE), 1 / request.num_classes
+    if expected.answers <= 0:
+        return []
+    right = expected.agreeing / expected.answers
+    if right - chance >= (1 - chance) / 2:
+        return []
+    fewer = _fewer_queries(parameters, request)
+    return [
+        f"expect only {right:.0%} of the labels by {parameters.mechanism} to be what most teachers say, even if 19 in 20 "
+        f"teachers agree ({chance:.0%} would be by chance). What would help: {fewer}more teachers or a larger epsilon."
+    ]
+
+
+def _fewer_queries(parameters: NoisyMaxParameters, request: Request) -> str:
+    """Return how many queries at most get labels that are right, if any do."""
+    try:
+        best = choose_parameters(parameters.mechanism, request)
+    except ArgumentError:
+        return ""
+    assert isinstance(best, NoisyMaxParameters)
+    if request.correct(best, request.clear_gap) < 1 - request.failure or best.max_asked >= request.num_queries:
+        return ""
+    return f"at most {best.max_asked:,} queries instead of {request.num_queries:,}, "
+
+
+def warn(texts: list[str]) -> None:
+    """Issue each text as a `PrivacyWarning`, for whoever called the caller."""
+    for text in texts:
+        warnings.warn(text, PrivacyWarning, stacklevel=3)
+
+
+def few_answers(parameters: Parameters, request: Request) -> list[str]:
+    """Return a warning of one line where hardly any label is to be expected, else none.
 
     Hardly any is less than 1 % of the queries or five for each class, but never more than half of the queries.
     """
     hardly_any = max(_LEAST_SHARE * request.num_queries, _LEAST_PER_CLASS * request.num_classes)
     expected = request.expected(parameters, UNSTABLE)
     if expected.agreeing >= min(hardly_any, request.num_queries / 2):
-        return ""
+        return []
     wrong = expected.answers - expected.agreeing
     caveat = f" (and about {wrong:,.0f} others)" if wrong >= 1 else ""
-    return (
+    return [
         f"expect only about {expected.agreeing:,.0f} labels that most teachers agree on{caveat}, of {request.num_queries:,} "
         f"asked, even if 19 in 20 teachers agree. What would help: {remedy(parameters, request)}"
-    )
+    ]
 
 
 def remedy(parameters: Parameters, request: Request) -> str:
-    """Return in plain words what would answer more: another mechanism, more teachers, a larger epsilon."""
+    """Return what would answer more: another mechanism, more teachers, a larger epsilon."""
     ways = [way for way in (_other_mechanism(parameters, request), _more_teachers(parameters, request)) if way]
     return "; ".join([*ways, "a larger epsilon"]) + "."
 

@@ -262,6 +262,15 @@ def test_hardly_any_labels_are_warned_of_before_teachers_are_trained(tmp_path, m
         with pytest.raises(StopError):
             run(settings(f"teachers.number={teachers}"), tmp_path / teachers, Display("plain"))
         assert ("Warning: expect only about" in capsys.readouterr().out) is warned
+    weak = ["mechanism=gnmax", "teachers.number=20", "privacy.epsilon=12", "privacy.delta=0.01", "privacy.population=100000"]
+    with pytest.raises(StopError):
+        run(settings(*weak), tmp_path / "weak", Display("plain"))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Warning: epsilon 12 is above 10: one record may change the odds of an outcome by a factor of e^12" in shown
+    assert "Warning: delta 0.01 is above 1 / population = 1e-05: publishing some records outright would satisfy it." in shown
+    with pytest.raises(StopError):
+        run(settings("mechanism=gnmax", "teachers.number=20", "privacy.epsilon=0.1"), tmp_path / "noise", Display("plain"))
+    assert "of the labels by gnmax to be what most teachers say" in " ".join(capsys.readouterr().out.split())
     assert not (tmp_path / "20" / "private" / "session.sqlite").exists()  # to stop there spends nothing
 
 

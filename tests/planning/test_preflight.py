@@ -1,14 +1,19 @@
-"""The warning before a run: given where hardly any label is to be expected, silent elsewhere, its advice true."""
+"""Warnings from public numbers: given where they are due, silent elsewhere, their advice true."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 
+import numpy as np
 import pytest
 
-from teacher_student.planning.preflight import UNSTABLE, few_answers, remedy
+from teacher_student import label
+from teacher_student.arguments import ArgumentError, Integers, PrivacyWarning
+from teacher_student.mechanisms import GeneratorNoise
+from teacher_student.planning.preflight import UNSTABLE, few_answers, mostly_noise, remedy, weak_promise
 from teacher_student.planning.request import Request, choose_parameters
+from teacher_student.privacy import calibrate
 
 
 def request(num_teachers: int, num_queries: int, epsilon: float = 1.0, num_classes: int = 2) -> Request:
@@ -17,19 +22,19 @@ def request(num_teachers: int, num_queries: int, epsilon: float = 1.0, num_class
 
 def test_enough_teachers_are_not_warned_of() -> None:
     wanted = request(2000, 10_000)
-    assert few_answers(wanted.calibrate("stability", cutoff=100), wanted) == ""
+    assert few_answers(wanted.calibrate("stability", cutoff=100), wanted) == []
 
 
 def test_a_small_set_of_queries_is_enough_when_half_of_it_is_answered() -> None:
     wanted = request(2000, 8)
-    assert few_answers(wanted.calibrate("stability", cutoff=4), wanted) == ""
+    assert few_answers(wanted.calibrate("stability", cutoff=4), wanted) == []
 
 
 @pytest.mark.parametrize(("teachers", "queries", "cutoff"), [(250, 10_000, 100), (50, 500, 50)])
 def test_few_teachers_are_warned_of_with_advice_that_holds(teachers: int, queries: int, cutoff: int) -> None:
     wanted = request(teachers, queries)
     parameters = wanted.calibrate("stability", cutoff=cutoff)
-    text = few_answers(parameters, wanted)
+    (text,) = few_answers(parameters, wanted)
     assert "\n" not in text
     expected = wanted.expected(parameters, UNSTABLE).agreeing
     assert f"about {expected:,.0f} labels" in text
@@ -48,3 +53,73 @@ def test_what_would_not_help_is_not_advised() -> None:
     wanted = request(2000, 10_000)
     best = choose_parameters("gnmax", wanted)
     assert remedy(best, wanted) == "a larger epsilon."
+
+
+EPSILON = (
+    "epsilon 12 is above 10: one record may change the odds of an outcome by a factor of e^12, which protects next to nobody. "
+    "Take a smaller epsilon; 1 is usual."
+)
+DELTA = (
+    "delta 0.001 is above 1 / population = 0.0001: publishing some records outright would satisfy it. "
+    "Take a delta far below 0.0001."
+)
+NOISE = (
+    "expect only 55% of the labels by gnmax to be what most teachers say, even if 19 in 20 teachers agree (50% would be by "
+    "chance). What would help: at most 4 queries instead of 1,000, more teachers or a larger epsilon."
+)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "population", "texts"),
+    [
+        (10.0, 1e-5, None, []),
+        (12.0, 1e-5, None, [EPSILON]),
+        (1.0, 1e-3, None, []),
+        (1.0, 1e-4, 10_000, []),
+        (1.0, 1e-3, 10_000, [DELTA]),
+        (12, 1e-3, 10_000, [EPSILON, DELTA]),
+    ],
+)
+def test_a_weak_promise_is_warned_of(epsilon: float, delta: float, population: int | None, texts: list[str]) -> None:
+    assert weak_promise(epsilon, delta, population) == texts
+
+
+@pytest.mark.parametrize("population", [0, -1, 1.5, "many", True])
+def test_a_population_is_a_positive_integer(population: object) -> None:
+    with pytest.raises(ArgumentError, match="population must be a positive integer"):
+        weak_promise(1.0, 1e-5, population)  # type: ignore[arg-type]
+
+
+def test_labels_that_are_mostly_noise_are_warned_of_with_advice_that_holds() -> None:
+    wanted = request(30, 1000)
+    assert mostly_noise(wanted.calibrate("gnmax"), wanted) == [NOISE]
+    fewer = request(30, 4)
+    assert fewer.correct(fewer.calibrate("gnmax"), fewer.clear_gap) >= 1 - fewer.failure
+    assert mostly_noise(fewer.calibrate("gnmax"), fewer) == []
+
+
+@pytest.mark.parametrize("mechanism", ["gnmax", "confident_gnmax", "lnmax", "exponential"])
+@pytest.mark.parametrize("num_classes", [2, 10])
+def test_what_the_planner_takes_is_not_mostly_noise(mechanism: str, num_classes: int) -> None:
+    wanted = request(300, 2000, num_classes=num_classes)
+    assert mostly_noise(choose_parameters(mechanism, wanted), wanted) == []
+    assert mostly_noise(calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=50), wanted) == []
+
+
+def test_label_warns_before_any_noise_is_drawn() -> None:
+    class NoNoise(GeneratorNoise):
+        def discrete_gaussian(self, *_: object) -> Integers:
+            raise AssertionError
+
+    votes = np.zeros((1000, 30), dtype=int)
+    noise = NoNoise(np.random.default_rng(0))
+    with pytest.warns(PrivacyWarning) as seen, pytest.raises(AssertionError):
+        label(votes, num_classes=2, epsilon=1.0, delta=1e-3, mechanism="gnmax", population=10_000, noise=noise)
+    assert str(seen[0].message) == DELTA
+    assert str(seen[1].message).startswith("expect only")
+    assert [warning.filename for warning in seen] == [__file__, __file__]
+
+
+def test_clear_calls_of_label_warn_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    label(np.zeros((5, 1000), dtype=int), num_classes=2, epsilon=1.0, delta=1e-5, population=10_000)
+    assert not [warning for warning in recwarn if issubclass(warning.category, PrivacyWarning)]
