@@ -87,7 +87,7 @@ def test_without_ids_the_guarantee_is_replace_one(tables):
             ["data.evaluation=odd.csv", "data.classes=[no,yes]"],
             "data.evaluation must have one of the classes no, yes in column 'pays', got 'never' in record 1",
         ),
-        (["teachers.number=3001"], "teachers.number must be at most the number of records, got 3001"),
+        (["teachers.number=99999999"], "teachers.number must be an integer from 1 to 10000000, got 99999999"),
         (["data.id=null", "privacy.neighbours=add_remove"], "privacy.neighbours"),
     ],
 )

@@ -57,13 +57,14 @@ def _plain(made: Any) -> Any:
 def light_settings(config: DictConfig) -> dict[str, Any]:
     """Build those that need no torch, whose import takes seconds: a slip in them is refused at once, or before a whole sweep."""
     from teacher_student.pipeline import BudgetSettings, CorrectionSettings, PrivacySettings
+    from teacher_student.pipeline.promises import MOST_TEACHERS
 
     check_complete(config)
     try:
         mechanism = dict(config.mechanism)
         return {
             "seed": positive_integer("seed", config.seed, minimum=0),
-            "num_teachers": positive_integer("teachers.number", config.teachers.number),
+            "num_teachers": positive_integer("teachers.number", config.teachers.number, maximum=MOST_TEACHERS),
             "privacy": PrivacySettings(mechanism=mechanism.pop("name", None), options=mechanism, **config.privacy),
             "budget": BudgetSettings(**config.budget),
             "correction": CorrectionSettings(**config.correction),

@@ -3,6 +3,7 @@
 | name | what |
 |---|---|
 | `PrivateDataset` | private records, public points, evaluation set, and who is protected |
+| `PublicSizes` | what checks may know of a dataset: nothing that depends on a private record |
 | `assign_shards`, `make_shards`, `shard_dataset`, `Shards`, `ShardManifest` | which teacher sees which record |
 | `load_adult` | UCI Adult, embedded in the package |
 | `load_table`, `load_image_folder`, `from_torch` | your own data |
@@ -18,12 +19,13 @@ torch, torchvision, scikit-learn and Pillow are imported by the functions that n
 from __future__ import annotations
 
 from teacher_student.data.adult import load_adult
-from teacher_student.data.dataset import NEIGHBOURS, PrivateDataset
+from teacher_student.data.dataset import PrivateDataset
 from teacher_student.data.encoded import encode
 from teacher_student.data.fingerprints import fingerprint_records
 from teacher_student.data.image_folder import load_image_folder
 from teacher_student.data.pretraining import pretrained
 from teacher_student.data.projected import project
+from teacher_student.data.public_sizes import NEIGHBOURS, PublicSizes
 from teacher_student.data.registry import DATASETS, load, load_label_private
 from teacher_student.data.shards import ShardManifest, Shards, assign_shards, make_shards, shard_dataset
 from teacher_student.data.synthetic import (
@@ -41,6 +43,7 @@ __all__ = [
     "DATASETS",
     "NEIGHBOURS",
     "PrivateDataset",
+    "PublicSizes",
     "ShardManifest",
     "Shards",
     "assign_shards",

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.arguments import ArgumentError, any_array, choice, listed, positive_integer
+from teacher_student.arguments import ArgumentError, any_array, listed, positive_integer
 from teacher_student.data.identifiers import canonical_identifiers, identifier_array, refuse_duplicates
+from teacher_student.data.public_sizes import PublicSizes, check_neighbours
 
 if TYPE_CHECKING:
     from teacher_student.data.encodings import RowEncoding
-
-NEIGHBOURS = ("add_remove", "replace_one", "label_only")
 
 _ROWS = 2**16
 """Rows that are checked at a time: public points may be an `np.memmap` that does not fit into memory."""
@@ -152,17 +151,27 @@ class PrivateDataset:
         has_ids = self.private_ids is not None or self.private_users is not None
         if not self.neighbours:
             self._set("neighbours", "add_remove" if has_ids else "replace_one")
-        choice("neighbours", self.neighbours, NEIGHBOURS)
-        if self.neighbours == "add_remove" and not has_ids:
-            raise ArgumentError(
-                "neighbours must be replace_one for records without ids, got 'add_remove'; removing a record moves all later "
-                "positions, so name a column with an id stored beside each record"
-            )
-        if self.neighbours != "add_remove" and self.ids_name_labels:
-            raise ArgumentError(
-                f"neighbours must be add_remove for ids that contain the label, got {self.neighbours!r}; a changed label would "
-                "change the id and move two shards, so give ids without it"
-            )
+        check_neighbours(self.neighbours, has_ids=has_ids, ids_name_labels=self.ids_name_labels)
+
+    @property
+    def public_sizes(self) -> PublicSizes:
+        """What checks may know of the data: nothing that depends on a private record."""
+        return PublicSizes(
+            name=self.name,
+            num_classes=self.num_classes,
+            num_points=len(self.public_features),
+            record_shape=self.public_features.shape[1:],
+            feature_names=self.feature_names,
+            neighbours=self.neighbours,
+            has_ids=self.private_ids is not None or self.private_users is not None,
+            ids_name_labels=self.ids_name_labels,
+            student_sees_records=self.student_private_features is not None,
+        )
+
+    @property
+    def num_private_records(self) -> int:
+        """Number of private records, n. Private under `add_remove`: nothing that anybody sees may depend on it."""
+        return len(self.private_labels)
 
     @property
     def sharding_ids(self) -> npt.NDArray[np.generic]:

@@ -99,13 +99,13 @@ class Shards:
 def make_shards(ids: object, num_shards: int, key: bytes) -> Shards:
     """Sort the records into their shards, and within a shard into an order that depends on the ids and the key alone.
 
+    There may be more shards than records: n may be private, so `num_shards` is never compared with it. Such shards are empty.
+
     Raises:
-        ArgumentError: more shards than records, and whatever `assign_shards` refuses.
+        ArgumentError: what `assign_shards` refuses.
     """
     shards = positive_integer("num_shards", num_shards, maximum=_LARGEST_NUM_SHARDS)
     digests = _digests(ids, key)
-    if shards > len(digests):
-        raise ArgumentError(f"num_shards must be at most the number of records, got {shards} for {len(digests)} records")
     assignment = _shard_of(digests, shards)
     order = np.lexsort((digests[:, 1], assignment)).astype(np.int64)  # stable: the records of one user keep their order
     sizes = np.bincount(assignment, minlength=shards)

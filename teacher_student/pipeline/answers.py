@@ -11,7 +11,7 @@ from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
 from teacher_student.aggregation.soft_release import SoftRelease
 from teacher_student.aggregation.sum_release import FractionRelease, ScoreRelease
-from teacher_student.data import PrivateDataset
+from teacher_student.data import PublicSizes
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import fractions, hard_labels, scores, soft_labels
 from teacher_student.pipeline.ranks import Ranks
@@ -28,7 +28,7 @@ class Answers(Protocol):
 
     ANSWERS: str
 
-    def check(self, settings: RunSettings, dataset: PrivateDataset) -> Parameters:
+    def check(self, settings: RunSettings, sizes: PublicSizes) -> Parameters:
         """Refuse what could only fail after the training (an infeasible budget, data of another kind); return what it costs."""
 
     def collect_votes(self, run: Run, teachers: Teachers, advance: Advance, ranks: Ranks) -> npt.NDArray[Any]:

@@ -13,9 +13,9 @@ from torch import nn
 
 from teacher_student.aggregation.votes import Table
 from teacher_student.arguments import ArgumentError
-from teacher_student.data import PrivateDataset
+from teacher_student.data import PublicSizes
 from teacher_student.monitoring.console import Advance
-from teacher_student.pipeline.corrections import check_columns, correcting_teachers, silent
+from teacher_student.pipeline.corrections import correcting_teachers, silent
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Run, Teachers, keep, one_process
 from teacher_student.student import ByScores, ByVotes, Student, Targets, correct_student
@@ -101,7 +101,7 @@ def targets_of_round(values: npt.NDArray[np.floating], run: Run, number: int, un
     return Targets(found, known.astype(np.float32), ~known)
 
 
-def check_rounds(settings: RunSettings, dataset: PrivateDataset, option: str) -> None:
+def check_rounds(settings: RunSettings, sizes: PublicSizes, option: str) -> None:
     """Refuse options of the mechanism but one, an order of queries, and rounds whose records the student cannot see."""
     mechanism = settings.privacy.mechanism
     for name in settings.privacy.options:
@@ -111,5 +111,5 @@ def check_rounds(settings: RunSettings, dataset: PrivateDataset, option: str) ->
             )
     if settings.queries.order != "file":
         raise ArgumentError(f"queries.order must be file for {mechanism}, got {settings.queries.order}")
-    if settings.correction.rounds:
-        check_columns(dataset)
+    if settings.correction.rounds and not sizes.student_sees_records:
+        raise ArgumentError("student_private_features must be given where the student corrects teachers and sees other columns")

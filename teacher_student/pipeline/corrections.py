@@ -23,7 +23,6 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from teacher_student.arguments import ArgumentError
 from teacher_student.data import PrivateDataset, Shards
 from teacher_student.pipeline.folder import write_array
 from teacher_student.pipeline.stages import Run, Teachers, make_shards, train
@@ -61,7 +60,8 @@ def disbelief(student: nn.Module, dataset: PrivateDataset, shards: Shards) -> np
         dataset: whose records are weighted.
         shards: of the records.
     """
-    features = check_columns(dataset)
+    features = dataset.student_private_features
+    assert features is not None  # `correction_rounds.check_rounds` refused a run without them
     weights, forgets = np.zeros(len(features), dtype=np.float32), _forgets(student)
     with torch.random.fork_rng(devices=[]):
         for first, last in zip(shards.offsets[:-1], shards.offsets[1:], strict=True):
@@ -77,14 +77,3 @@ def _forgets(network: nn.Module) -> bool:
     """Whether a network surely keeps nothing of what it sees when it predicts: of such layers alone, and without hooks."""
     layers = network.modules()
     return not has_hooks(network) and all(type(layer) in _FORGETFUL and "forward" not in vars(layer) for layer in layers)
-
-
-def check_columns(dataset: PrivateDataset) -> npt.NDArray[np.float32]:
-    """Return (n, ...) the private records as the student would see them.
-
-    Raises:
-        ArgumentError: they are not known.
-    """
-    if dataset.student_private_features is None:
-        raise ArgumentError("student_private_features must be given where the student corrects teachers and sees other columns")
-    return dataset.student_private_features

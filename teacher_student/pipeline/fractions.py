@@ -20,7 +20,7 @@ from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.sum_release import FractionRelease
 from teacher_student.aggregation.votes import Table
 from teacher_student.arguments import positive_integer
-from teacher_student.data import PrivateDataset
+from teacher_student.data import PublicSizes
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import hard_labels, stages
 from teacher_student.pipeline.correction_rounds import Students, check_rounds, corrected, release_rounds, targets_of_round
@@ -43,29 +43,29 @@ FEW = "votes_per_teacher"
 __all__ = ["ANSWERS", "check", "collect_votes", "count_votes", "facts", "noiseless_targets", "release_labels", "teach"]
 
 
-def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
+def check(settings: RunSettings, sizes: PublicSizes) -> Parameters:
     """Refuse options that it does not have and an infeasible budget: a session that is never asked spends nothing."""
-    check_rounds(settings, dataset, FEW)
-    asked = settings.queries.asked(len(dataset.public_features))
+    check_rounds(settings, sizes, FEW)
+    asked = settings.queries.asked(sizes.num_points)
     if (few := settings.privacy.options.get(FEW)) is not None:
         positive_integer(f"mechanism.{FEW}", few, maximum=asked)
-    with open_session(settings, dataset, None) as session:
+    with open_session(settings, sizes, None) as session:
         return session.mechanism.parameters
 
 
 def open_session(
-    settings: RunSettings, dataset: PrivateDataset, state: Path | None, account: Account | None = None
+    settings: RunSettings, sizes: PublicSizes, state: Path | None, account: Account | None = None
 ) -> FractionSession:
     """Return the session of a run, calibrated from public sizes; in memory without a state file."""
     few, rounds = settings.privacy.options.get(FEW), 1 + settings.correction.rounds
     return FractionSession(
-        num_classes=dataset.num_classes,
+        num_classes=sizes.num_classes,
         epsilon=settings.privacy.epsilon,
         delta=settings.privacy.delta,
-        max_answers=settings.queries.asked(len(dataset.public_features)) * rounds,
+        max_answers=settings.queries.asked(sizes.num_points) * rounds,
         num_teachers=settings.num_teachers,
         votes_per_teacher=None if few is None else few * rounds,
-        neighbours=settings.privacy.neighbours or dataset.neighbours,
+        neighbours=settings.privacy.neighbours or sizes.neighbours,
         state=state,
         account=account,
         hyperparameters=settings.privacy.hyperparameters,
@@ -84,7 +84,7 @@ def collect_votes(run: Run, teachers: Teachers, advance: Advance, ranks: Ranks, 
 
 def release_labels(run: Run, votes: Table, advance: Advance, account: Account | None = None) -> FractionRelease:
     """Ask the session about the first public points, as many as are wanted, in every round. What was answered stays so."""
-    with open_session(run.settings, run.dataset, run.folder.private / SESSION, account) as session:
+    with open_session(run.settings, run.sizes, run.folder.private / SESSION, account) as session:
         release: FractionRelease = release_rounds(run, Rounds(), session, votes, advance)
     return release
 

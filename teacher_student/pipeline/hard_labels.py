@@ -13,7 +13,7 @@ from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
 from teacher_student.aggregation.votes import Table, add_votes, empty_counts, keep_allowed
 from teacher_student.arguments import ArgumentError, Integers
-from teacher_student.data import PrivateDataset
+from teacher_student.data import PrivateDataset, PublicSizes
 from teacher_student.mechanisms import distance_to_instability
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import stages
@@ -39,20 +39,18 @@ NOISES = {
 """Of the votes for each class, where the label is their noisy maximum: its law, and which parameter is its scale."""
 
 
-def open_session(
-    settings: RunSettings, dataset: PrivateDataset, state: Path | None, account: Account | None = None
-) -> LabelSession:
+def open_session(settings: RunSettings, sizes: PublicSizes, state: Path | None, account: Account | None = None) -> LabelSession:
     """Return the session of a run, calibrated from public sizes; in memory without a state file."""
     privacy = settings.privacy
     return LabelSession(
-        num_classes=dataset.num_classes,
+        num_classes=sizes.num_classes,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         cutoff=privacy.cutoff,
         mechanism=privacy.mechanism,
-        num_queries=settings.queries.asked(len(dataset.public_features)),
+        num_queries=settings.queries.asked(sizes.num_points),
         num_teachers=settings.num_teachers,
-        neighbours=privacy.neighbours or dataset.neighbours,
+        neighbours=privacy.neighbours or sizes.neighbours,
         state=state,
         account=account,
         hyperparameters=privacy.hyperparameters,
@@ -60,18 +58,18 @@ def open_session(
     )
 
 
-def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
+def check(settings: RunSettings, sizes: PublicSizes) -> Parameters:
     """Refuse an infeasible budget: a session that is never asked spends nothing."""
-    with open_session(settings, dataset, None) as session:
+    with open_session(settings, sizes, None) as session:
         return session.mechanism.parameters
 
 
-def sizes(settings: RunSettings, dataset: PrivateDataset) -> Request:
-    """Return the public sizes by which the planner judges."""
+def request(settings: RunSettings, sizes: PublicSizes) -> Request:
+    """Return what the planner is asked: settings and public sizes."""
     return Request(
         num_teachers=settings.num_teachers,
-        num_queries=settings.queries.asked(len(dataset.public_features)),
-        num_classes=dataset.num_classes,
+        num_queries=settings.queries.asked(sizes.num_points),
+        num_classes=sizes.num_classes,
         epsilon=settings.privacy.epsilon,
         delta=settings.privacy.delta,
     )
@@ -111,7 +109,7 @@ def collect_votes(
 def release_labels(run: Run, votes: Table, advance: Advance, account: Account | None = None) -> Release:
     """Ask the session for the labels of the public points that are wanted. Asking again gives the recorded answer."""
     settings, dataset, folder = run
-    with open_session(settings, dataset, folder.private / SESSION, account) as session:
+    with open_session(settings, run.sizes, folder.private / SESSION, account) as session:
         known = with_known_noise(settings, session.mechanism.parameters)
         release = ask_in_rounds(session, dataset, votes, known, advance)
     stages.keep(run, release)

@@ -10,6 +10,9 @@ from teacher_student.arguments import ArgumentError, choice, finite_number, posi
 from teacher_student.data import NEIGHBOURS
 from teacher_student.privacy import HYPERPARAMETERS
 
+MOST_TEACHERS = 10**7
+"""Bound on `teachers.number`. It is a constant: the number of records is private, so it bounds nothing that anybody sees."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrivacySettings:

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from teacher_student.aggregation.ledger import Account
 from teacher_student.arguments import ArgumentError
-from teacher_student.data import PrivateDataset, Shards
+from teacher_student.data import PrivateDataset, PublicSizes, Shards
+from teacher_student.data.public_sizes import check_neighbours
 from teacher_student.monitoring.console import Display
 from teacher_student.monitoring.report import PrivateFacts, ReleasedFacts, write_private_report, write_report
 from teacher_student.monitoring.tensorboard import write_private_events, write_released_events
@@ -113,14 +114,15 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
     with display.stage("data") as advance:
         with ranks.in_turn():
             dataset = settings.data()
+            sizes = dataset.public_sizes
             if ranks.first:
-                parameters = check(settings, dataset)
-                _check_budget(settings, dataset, parameters, path)
+                parameters = check(settings, sizes)
+                _check_budget(settings, sizes, parameters, path)
         ranks.agree("public points", digest(dataset.public_features) if ranks.several else "")
-        columns = f" of {len(dataset.feature_names):,} columns" if dataset.feature_names else ""
-        advance(1, f"{len(dataset.public_features):,} public points{columns}")
+        columns = f" of {len(sizes.feature_names):,} columns" if sizes.feature_names else ""
+        advance(1, f"{sizes.num_points:,} public points{columns}")
     if ranks.first:
-        _warn(settings, dataset, parameters, display)
+        _warn(settings, sizes, parameters, display)
     path = Path(ranks.from_first(str(path.absolute()))) if ranks.several else path
     with display.stage("shards") as advance:
         with ranks.in_turn():
@@ -131,11 +133,11 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
         advance(1, f"{settings.num_teachers:,} shards, every record in exactly one")
     with display.stage("teachers", settings.num_teachers) as advance:
         teachers = stages.train(this, shards, advance, ranks)
-    with display.stage("votes", len(dataset.public_features)) as advance:
+    with display.stage("votes", sizes.num_points) as advance:
         votes = answers_of(settings).collect_votes(this, teachers, advance, ranks)
         alone = settings.baselines and not ranks.several
         accuracy = stages.teacher_accuracy(dataset, teachers, settings) if alone else None
-        advance(len(dataset.public_features), f"on {len(dataset.public_features):,} public points")
+        advance(sizes.num_points, f"on {sizes.num_points:,} public points")
     return Asked(this, account, shards, votes, accuracy) if ranks.first else None
 
 
@@ -158,45 +160,47 @@ def _teach(asked: Asked, display: Display) -> RunResult:
     return result
 
 
-def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
-    """Refuse what could only fail later, before a folder is made: too many shards, an infeasible budget; return what it costs."""
-    if settings.num_teachers > len(dataset.private_labels):
-        raise ArgumentError(f"teachers.number must be at most the number of records, got {settings.num_teachers}")
+def check(settings: RunSettings, sizes: PublicSizes) -> Parameters:
+    """Refuse what could only fail later, such as an infeasible budget, before a folder is made; return what the run costs.
+
+    It knows settings and public sizes alone. The number of records is private: there may be more teachers than records, and those
+    without records abstain.
+    """
     privacy = settings.privacy
-    if privacy.neighbours is not None and privacy.neighbours != dataset.neighbours:
-        _check_neighbours(privacy.neighbours, dataset)
+    if privacy.neighbours is not None and privacy.neighbours != sizes.neighbours:
+        _check_relation(privacy.neighbours, sizes)
     if settings.privacy.bins is not None and settings.queries != QuerySettings():
         raise ArgumentError(f"queries must be left as they are (order: file, all points) for soft labels, got {settings.queries}")
-    settings.queries.asked(len(dataset.public_features))
+    settings.queries.asked(sizes.num_points)
     if settings.correction.rounds and privacy.mechanism not in (fractions.MECHANISM, scores.MECHANISM):
         rounds = settings.correction.rounds
         raise ArgumentError(
             f"correction.rounds must be 0 for mechanism={privacy.mechanism}, got {rounds}; only noisy sums have rounds"
         )
-    parameters = answers_of(settings).check(settings, dataset)
-    known_noise(hard_labels.with_known_noise(settings, parameters).student.label_noise, dataset.num_classes)
-    stages.check_teachers(dataset, settings)
+    parameters = answers_of(settings).check(settings, sizes)
+    known_noise(hard_labels.with_known_noise(settings, parameters).student.label_noise, sizes.num_classes)
+    stages.check_teachers(sizes, settings)
     return parameters
 
 
-def _check_budget(settings: RunSettings, dataset: PrivateDataset, parameters: Parameters, path: Path) -> None:
+def _check_budget(settings: RunSettings, sizes: PublicSizes, parameters: Parameters, path: Path) -> None:
     """Refuse what the account would refuse once the teachers are trained; a run that has a session was charged or will be."""
     if not (path / "private" / SESSION).exists():
         settings.budget.check(
-            settings.budget.dataset or dataset.name,
+            settings.budget.dataset or sizes.name,
             parameters,
-            neighbours=settings.privacy.neighbours or dataset.neighbours,
+            neighbours=settings.privacy.neighbours or sizes.neighbours,
             epsilon=settings.privacy.epsilon,
             delta=settings.privacy.delta,
         )
 
 
-def _warn(settings: RunSettings, dataset: PrivateDataset, parameters: Parameters, display: Display) -> None:
+def _warn(settings: RunSettings, sizes: PublicSizes, parameters: Parameters, display: Display) -> None:
     """Show what public numbers say against this run, before anything is trained or spent."""
     privacy = settings.privacy
     texts = weak_promise(privacy.epsilon, privacy.delta, privacy.population)
     if answers_of(settings) is hard_labels:
-        request = hard_labels.sizes(settings, dataset)
+        request = hard_labels.request(settings, sizes)
         texts += [*mostly_noise(parameters, request), *few_answers(parameters, request)]
     for text in texts:
         display.say(f"Warning: {text} To stop here (Ctrl-C) spends nothing.")
@@ -211,27 +215,24 @@ def _open_account(settings: RunSettings, dataset: PrivateDataset, display: Displ
     return account
 
 
-def _check_neighbours(neighbours: str, dataset: PrivateDataset) -> None:
-    """Refuse a relation that the data does not bear out, such as any but label_only where private features are the queries."""
-    if dataset.neighbours == "label_only":
-        raise ArgumentError(
-            f"privacy.neighbours must be label_only for {dataset.name}, got {neighbours}: its features are public"
-        )
+def _check_relation(neighbours: str, sizes: PublicSizes) -> None:
+    """Refuse a relation that the data does not support, such as any but label_only where private features are the queries."""
+    if sizes.neighbours == "label_only":
+        raise ArgumentError(f"privacy.neighbours must be label_only for {sizes.name}, got {neighbours}: its features are public")
     try:
-        dataclasses.replace(dataset, neighbours=neighbours)
+        check_neighbours(neighbours, has_ids=sizes.has_ids, ids_name_labels=sizes.ids_name_labels)
     except ArgumentError as error:
         raise ArgumentError(f"privacy.{error}") from error
 
 
 def _no_answer(this: Run, release: AnyRelease) -> str:
     """Say that there is nothing to learn from, what has been spent, and what would answer more, from public sizes."""
-    settings, dataset, folder = this
+    settings, folder = this.settings, this.folder
     certificate, asked = release.certificate, len(release.answered)
     advice = ""
     if answers_of(settings) is hard_labels:
-        advice = (
-            f" What would help a run on other records: {remedy(certificate.parameters, hard_labels.sizes(settings, dataset))}"
-        )
+        better = remedy(certificate.parameters, hard_labels.request(settings, this.sizes))
+        advice = f" What would help a run on other records: {better}"
     return (
         f"{answers_of(settings).ANSWERS} must hold at least one answer for a student, got none of {asked:,}; epsilon "
         f"{certificate.epsilon:g} is spent, and {folder.private / 'report.html'} shows how far the teachers agreed.{advice}"

@@ -21,7 +21,7 @@ from teacher_student.aggregation.scores import ScoreSession, add_scores, empty_s
 from teacher_student.aggregation.sum_release import ScoreRelease
 from teacher_student.aggregation.votes import Table
 from teacher_student.arguments import positive_number
-from teacher_student.data import PrivateDataset
+from teacher_student.data import PublicSizes
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import stages
 from teacher_student.pipeline.correction_rounds import Students, check_rounds, corrected, release_rounds, targets_of_round
@@ -42,11 +42,11 @@ NORM = "norm"
 __all__ = ["ANSWERS", "check", "collect_votes", "count_votes", "facts", "noiseless_targets", "release_labels", "teach"]
 
 
-def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
+def check(settings: RunSettings, sizes: PublicSizes) -> Parameters:
     """Refuse options that it does not have and an infeasible budget: a session that is never asked spends nothing."""
-    check_rounds(settings, dataset, NORM)
+    check_rounds(settings, sizes, NORM)
     _norm(settings)
-    with open_session(settings, dataset, None) as session:
+    with open_session(settings, sizes, None) as session:
         return session.mechanism.parameters
 
 
@@ -54,19 +54,17 @@ def _norm(settings: RunSettings) -> float:
     return positive_number(f"mechanism.{NORM}", settings.privacy.options.get(NORM))
 
 
-def open_session(
-    settings: RunSettings, dataset: PrivateDataset, state: Path | None, account: Account | None = None
-) -> ScoreSession:
+def open_session(settings: RunSettings, sizes: PublicSizes, state: Path | None, account: Account | None = None) -> ScoreSession:
     """Return the session of a run, calibrated from public sizes; in memory without a state file."""
     return ScoreSession(
-        num_classes=dataset.num_classes,
+        num_classes=sizes.num_classes,
         epsilon=settings.privacy.epsilon,
         delta=settings.privacy.delta,
-        num_queries=settings.queries.asked(len(dataset.public_features)),
+        num_queries=settings.queries.asked(sizes.num_points),
         num_teachers=settings.num_teachers,
         norm=_norm(settings),
         rounds=1 + settings.correction.rounds,
-        neighbours=settings.privacy.neighbours or dataset.neighbours,
+        neighbours=settings.privacy.neighbours or sizes.neighbours,
         state=state,
         account=account,
         hyperparameters=settings.privacy.hyperparameters,
@@ -111,7 +109,7 @@ def _scores_on(points: npt.NDArray[np.float32], teachers: Teachers, settings: Ru
 
 def release_labels(run: Run, votes: Table, advance: Advance, account: Account | None = None) -> ScoreRelease:
     """Ask the session about the first public points in every round. What was answered stays so."""
-    with open_session(run.settings, run.dataset, run.folder.private / SESSION, account) as session:
+    with open_session(run.settings, run.sizes, run.folder.private / SESSION, account) as session:
         release: ScoreRelease = release_rounds(run, Rounds(), session, votes, advance)
     return release
 

@@ -11,7 +11,7 @@ from typing import Any
 from teacher_student.arguments import ArgumentError, positive_integer
 from teacher_student.data import PrivateDataset
 from teacher_student.pipeline.budget import BudgetSettings
-from teacher_student.pipeline.promises import CorrectionSettings, PrivacySettings
+from teacher_student.pipeline.promises import MOST_TEACHERS, CorrectionSettings, PrivacySettings
 from teacher_student.student import QuerySettings, StudentSettings
 from teacher_student.teachers import TrainingSettings
 
@@ -76,7 +76,7 @@ class RunSettings:
         if not isinstance(self.name, str) or not re.fullmatch(r"\w[\w .=,+-]*", self.name):
             raise ArgumentError(f"name must be a word that can name a folder, got {self.name!r}")
         positive_integer("seed", self.seed, minimum=0)
-        positive_integer("teachers.number", self.num_teachers)
+        positive_integer("teachers.number", self.num_teachers, maximum=MOST_TEACHERS)
 
     @property
     def choices(self) -> dict[str, float | str | bool]:

@@ -12,7 +12,7 @@ from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.soft_label import MECHANISMS, SoftLabelSession
 from teacher_student.aggregation.soft_release import SoftRelease
 from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer
-from teacher_student.data import PrivateDataset
+from teacher_student.data import PrivateDataset, PublicSizes
 from teacher_student.labels import ABSTAIN
 from teacher_student.mechanisms import distance_to_instability
 from teacher_student.mechanisms.soft_histogram import check_bins, histograms, split
@@ -34,12 +34,12 @@ QUERIES_PER_ANSWER = 4096
 Scores = npt.NDArray[np.float32]
 
 
-def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
+def check(settings: RunSettings, sizes: PublicSizes) -> Parameters:
     """Refuse more than two classes, learners without probabilities, a mechanism without a threshold, and an infeasible budget."""
     privacy = settings.privacy
-    if dataset.num_classes != 2:
+    if sizes.num_classes != 2:
         raise ArgumentError(
-            f"privacy.bins must be null for {dataset.num_classes} classes: soft labels need two, got bins = {privacy.bins}"
+            f"privacy.bins must be null for {sizes.num_classes} classes: soft labels need two, got bins = {privacy.bins}"
         )
     if not callable(settings.learner):
         kind = type(settings.learner).__name__
@@ -50,7 +50,7 @@ def check(settings: RunSettings, dataset: PrivateDataset) -> Parameters:
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         cutoff=_cutoff(privacy),
-        num_queries=len(dataset.public_features),
+        num_queries=sizes.num_points,
         **privacy.options,
     )
 

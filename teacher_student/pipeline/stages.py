@@ -19,7 +19,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from torch import nn
 
 from teacher_student.aggregation.saved_release import SavedRelease
-from teacher_student.data import PrivateDataset, ShardManifest, Shards, shard_dataset
+from teacher_student.data import PrivateDataset, PublicSizes, ShardManifest, Shards, shard_dataset
 from teacher_student.monitoring.console import Advance
 from teacher_student.monitoring.curves import TimelessCurves
 from teacher_student.pipeline.folder import RunFolder
@@ -46,6 +46,11 @@ class Run(NamedTuple):
     dataset: PrivateDataset
     folder: RunFolder
 
+    @property
+    def sizes(self) -> PublicSizes:
+        """What checks may know of the data."""
+        return self.dataset.public_sizes
+
 
 JUDGED = 500
 """Evaluation points on which single teachers are measured, for the private report."""
@@ -64,15 +69,14 @@ def make_shards(run: Run) -> Shards:
     return shards
 
 
-def check_teachers(dataset: PrivateDataset, settings: RunSettings) -> None:
+def check_teachers(sizes: PublicSizes, settings: RunSettings) -> None:
     """Refuse a learner or a training that cannot be, or that would couple teachers."""
     if isinstance(settings.learner, Estimator):
         return check_learner(settings.learner.estimator, weighted=settings.correction.rounds > 0)
-    shape = dataset.private_features.shape[1:]
     return check_training(
-        build_network(settings.learner, shape, dataset.num_classes),
+        build_network(settings.learner, sizes.record_shape, sizes.num_classes),
         settings.training,
-        record_shape=shape,
+        record_shape=sizes.record_shape,
         num_teachers=settings.num_teachers,
         trainer_options=settings.trainer,
     )
@@ -117,7 +121,7 @@ def train(
         )
     return train_teachers(
         *records,
-        build_network(settings.learner, dataset.private_features.shape[1:], dataset.num_classes),
+        build_network(settings.learner, run.sizes.record_shape, run.sizes.num_classes),
         settings.training,
         weights=weights,
         master_seed=settings.seed,

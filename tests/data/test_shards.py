@@ -177,11 +177,12 @@ def test_the_order_within_a_shard_depends_on_its_own_records_only(ids, data):
         assert [ids[1:][i] for i in without.of(shard)] == [identifier for identifier in expected if identifier != ids[0]]
 
 
-def test_empty_shards_are_allowed_and_more_shards_than_records_are_not():
+def test_empty_shards_are_allowed_and_more_shards_than_records_too():
     shards = make_shards(range(50), 50, KEY)
     assert any(len(shards.of(j)) == 0 for j in range(50))
-    with pytest.raises(ArgumentError, match="num_shards must be at most the number of records, got 51 for 50"):
-        make_shards(range(50), 51, KEY)
+    for records in (0, 1, 50):
+        more = make_shards(range(records), 51, KEY)
+        assert (more.num_shards, len(more.order)) == (51, records)
     for shard in (-1, 50):
         with pytest.raises(ArgumentError, match="shard must lie between 0 and 49"):
             shards.of(shard)

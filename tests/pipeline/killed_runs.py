@@ -129,7 +129,9 @@ def watch(told: int, child: int, order: dict[str, Any]) -> list[dict[str, Any]]:
 def main() -> None:
     """Answer orders until there are no more."""
     settings = settings_from_config(compose("run", sys.argv[1:]))
-    answers_of(settings).check(settings, settings.data())  # calibrates once for all forks; nothing of torch runs before them
+    answers_of(settings).check(
+        settings, settings.data().public_sizes
+    )  # calibrates once for all forks; nothing of torch runs before them
     for line in sys.stdin:
         print(json.dumps(fork(settings, json.loads(line))), flush=True)
 

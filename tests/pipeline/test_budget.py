@@ -167,5 +167,5 @@ def test_the_check_looks_at_what_the_session_will_cost() -> None:
     """Both come from the same calibration: what is checked before the training is what is charged after it."""
     chosen = settings_from_config(compose("run", FAST))
     dataset = chosen.data()
-    with hard_labels.open_session(chosen, dataset, None) as session:
-        assert hard_labels.check(chosen, dataset) == session.mechanism.parameters
+    with hard_labels.open_session(chosen, dataset.public_sizes, None) as session:
+        assert hard_labels.check(chosen, dataset.public_sizes) == session.mechanism.parameters

@@ -33,7 +33,7 @@ def agreed(num_points: int, num_classes: int = 3) -> np.ndarray:
 
 def rounds_of(chosen: RunSettings, votes: np.ndarray, state=None) -> list[int]:
     dataset = chosen.data()
-    with hard_labels.open_session(chosen, dataset, state) as session:
+    with hard_labels.open_session(chosen, dataset.public_sizes, state) as session:
         query_rounds.ask_in_rounds(session, dataset, votes, chosen, lambda *_: None)
         return asked(session)
 
@@ -135,7 +135,7 @@ def test_a_whole_run_in_rounds(tmp_path, monkeypatch):
 
 def test_fewer_queries_need_less_noise_where_every_answer_is_paid_for():
     few, all_of_them = (
-        hard_labels.open_session(chosen, chosen.data(), None).mechanism.parameters
+        hard_labels.open_session(chosen, chosen.data().public_sizes, None).mechanism.parameters
         for chosen in (settings("mechanism=gnmax", "queries.total=20"), settings("mechanism=gnmax"))
     )
     assert (few.max_answers, all_of_them.max_answers) == (20, 200)
