@@ -206,6 +206,9 @@ def test_label_writes_a_release_that_verifies(tmp_path, monkeypatch, capsys):
     predictions = (np.random.default_rng(0).random((50, 400)) < 0.02).astype(np.int64)
     np.save("votes.npy", predictions)
     given = ["label", "predictions=votes.npy", "num_classes=2", "privacy.epsilon=1"]
+    assert dispatch([*given, "out=labels"]) == 2
+    assert "num_teachers must be given: predictions has shape (50, 400); is 400 the number" in capsys.readouterr().err
+    given.append("num_teachers=400")
     assert dispatch([*given, "out=labels"]) == 0
     assert dispatch(["verify", "labels"]) == 0
     assert dispatch([*given, "out=labels"]) == 2

@@ -91,7 +91,14 @@ def test_its_mechanism_gives_labels_with_a_certificate(written, monkeypatch):
     for registry in (calibration.REGISTRY, calibration._ALL):
         monkeypatch.setitem(registry, kind.mechanism, kind)
     monkeypatch.setattr(noisy_max, "choose", lambda *given: (choose_one_sided if isinstance(given[1], kind) else choose)(*given))
-    release = label(counts=np.array([[900, 50], [30, 800]] * 5), num_classes=2, epsilon=1.0, delta=1e-5, mechanism=kind.mechanism)
+    release = label(
+        counts=np.array([[900, 50], [30, 800]] * 5),
+        num_classes=2,
+        num_teachers=950,
+        epsilon=1.0,
+        delta=1e-5,
+        mechanism=kind.mechanism,
+    )
     assert release.labels.tolist() == [0, 1] * 5
     release.certificate.verify()
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from teacher_student.aggregation.label_session import check_batch, check_votes
+import numpy as np
+
+from teacher_student.aggregation.label_session import check_table, check_votes
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.session import Keeping
+from teacher_student.aggregation.store import Entry, UsedVotes
 from teacher_student.aggregation.sum_release import FractionRelease, fractions_of
 from teacher_student.aggregation.sum_session import SumSession
-from teacher_student.aggregation.votes import check_few_votes
-from teacher_student.arguments import Floats, Integers, positive_integer
+from teacher_student.aggregation.votes import Table, check_num_teachers, count_votes, keep_first
+from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.privacy import NoisyFraction, calibrate
+
+_MOST_VOTES = 2**62
+"""Of all teachers together over a session that holds `votes_per_teacher`: the total is kept in 64 bits."""
 
 
 class FractionSession(SumSession):
@@ -22,16 +28,31 @@ class FractionSession(SumSession):
     Args:
         num_classes: size of the public label set.
         epsilon: for all answers of the session together.
-        delta: likewise.
+        delta: for all answers of the session together.
         max_answers: queries that are answered at most; every one is paid for, however clear the vote.
-        num_teachers: how many vote: public, what fractions are fractions of.
-        votes_per_teacher: queries of the session on which one teacher votes at most, for much less noise; None for all. That it
-            is so, over all calls, is the caller's to see to (`votes.keep_allowed`), as that each record has one teacher.
+        num_teachers: how many vote, a public number: what fractions are fractions of. It holds for all calls and restarts.
+        votes_per_teacher: queries of the session on which one teacher votes at most, for much less noise; None for all. See
+            below for who holds it.
         state: an SQLite file that keeps the session across restarts and processes, or None for memory.
         noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
         neighbours: add_remove, replace_one or label_only.
         account: the private data's account in a ledger (`Ledger.account`); refused before any noise is drawn if it is exceeded.
         hyperparameters: how they were chosen: fixed, or on a public_surrogate; the certificate says so.
+
+    `votes_per_teacher` = B is held over all calls and restarts, and one session takes votes in one form:
+
+    - Predictions: of each teacher the first B votes count, in the order of the queries, and all others are abstentions. How many
+      votes a teacher has used is kept with the state. A teacher's votes that count follow from its own shard and from what was
+      released, so one record still moves one teacher. They are dropped and not refused, since a refusal would tell something
+      about one teacher for nothing. Choose which votes count by making the others -1 (`votes.keep_allowed`).
+    - Counts: no count shows whose it is, so the caller holds B before votes are summed (`votes.keep_allowed`). Counts that add up
+      to more than num_teachers * B over the session prove that it was not held, and are refused. Where it is held no data reach
+      that sum, so whether a call is refused tells nothing about them.
+
+    The cost is that of B votes before and B after, however the calls were chosen. Take two neighbours and give an analyst, who
+    knows both, only those noisy counts that differ between them: at most 2 B over the session, each moved by one. The analyst
+    makes all other noisy counts, which have one law on both sides, and so the whole transcript. This is an adaptive composition
+    of at most 2 B discrete Gaussians, whose mu is that of `privacy.noisy_fraction` (Dong, Roth, Su 2019, section 3).
 
     >>> session = FractionSession(num_classes=2, epsilon=1.0, delta=1e-5, max_answers=10, num_teachers=10**7)
     >>> session.answer(counts=[[8_000_000, 2_000_000]]).round(3)
@@ -47,7 +68,7 @@ class FractionSession(SumSession):
         delta: float,
         max_answers: int,
         *,
-        num_teachers: int,
+        num_teachers: int | None = None,
         votes_per_teacher: int | None = None,
         state: str | os.PathLike[str] | None = None,
         noise: Noise | None = None,
@@ -65,6 +86,8 @@ class FractionSession(SumSession):
         )
         assert isinstance(parameters, NoisyFraction)
         self._parameters = parameters
+        if votes_per_teacher is not None and check_num_teachers(num_teachers) * votes_per_teacher > _MOST_VOTES:
+            raise ArgumentError(f"votes_per_teacher must leave at most {_MOST_VOTES} votes in all, got {votes_per_teacher}")
         keeping = Keeping(state, noise, neighbours, account, hyperparameters)
         super().__init__("fractions", parameters, epsilon=epsilon, delta=delta, num_teachers=num_teachers, keeping=keeping)
 
@@ -76,7 +99,8 @@ class FractionSession(SumSession):
         Args:
             predictions: shape (num_queries, num_teachers), class indices, -1 where a teacher abstains.
             counts: instead of predictions: votes per class, shape (num_queries, num_classes).
-            query_ids: public names, one for each query. A query asked again under its name gets the answer that it got.
+            query_ids: public names, one for each query. A query asked again under its name gets the answer that it got, and its
+                votes are not used again; a call names each query once.
 
         Raises:
             ArgumentError: bad votes; nothing was spent.
@@ -88,13 +112,48 @@ class FractionSession(SumSession):
         self, predictions: object = None, *, counts: object = None, query_ids: Sequence[str | int] | None = None
     ) -> Integers:
         """Do what `answer` does, and return integer codes of the noisy counts, `HALTED` where there are none."""
-        votes = check_votes(predictions, counts, self._num_classes, self._num_teachers)
-        check_few_votes(predictions, self._parameters.votes_per_teacher)
-        return self.ask_sums(votes, query_ids)
+        if self._parameters.votes_per_teacher is None:
+            return self.ask(check_votes(predictions, counts, self._num_classes, self._num_teachers), query_ids)
+        table = check_table(predictions, counts, self._num_classes, self._num_teachers)
+        return self.ask(table, query_ids, self._hold_total if predictions is None else self._hold_each)
+
+    def _hold_each(self, predictions: Table, entry: Entry) -> tuple[Table, UsedVotes]:
+        """Return counts of predictions, of each teacher no more votes than it has left."""
+        before = self._used("predictions", entry)
+        if before is None and entry.length:
+            raise ArgumentError(
+                "predictions must not go into a session that began before the votes used were recorded; start a new session"
+            )
+        used = np.zeros(self._num_teachers, dtype=np.int64) if before is None else before
+        kept, used = keep_first(predictions, used, self._votes_per_teacher)
+        return count_votes(kept, self._num_classes), UsedVotes("predictions", used)
+
+    def _hold_total(self, counts: Table, entry: Entry) -> tuple[Table, UsedVotes]:
+        """Return the counts, no more of them in all than the teachers have."""
+        before, most = self._used("counts", entry), self._num_teachers * self._votes_per_teacher
+        total = sum(counts.sum(axis=1, dtype=np.int64).tolist()) + (0 if before is None else int(before[0]))
+        if total > most:
+            raise ArgumentError(
+                f"counts must add up to at most num_teachers * votes_per_teacher = {most} over the session, got more; make all "
+                "votes of a teacher but votes_per_teacher abstentions before they are summed"
+            )
+        return counts, UsedVotes("counts", np.array([total], dtype=np.int64))
+
+    def _used(self, form: str, entry: Entry) -> Integers | None:
+        before = entry.used_votes()
+        if before is None:
+            return None
+        if before.form != form:
+            raise ArgumentError(f"{before.form} must be given in every call of a session with votes_per_teacher, got {form}")
+        return before.votes.astype(np.int64)
+
+    @property
+    def _votes_per_teacher(self) -> int:
+        return self._parameters.votes_per_teacher or self._parameters.max_answers
 
     def release(self) -> FractionRelease:  # type: ignore[override]
         """Return all noisy counts so far, in the order of the queries, with their certificate."""
-        return FractionRelease(*self._sums_so_far())
+        return FractionRelease(*self._so_far())
 
 
 def label_fractions(
@@ -111,41 +170,43 @@ def label_fractions(
     noise: Noise | None = None,
     neighbours: str = "add_remove",
     account: Account | None = None,
+    hyperparameters: str = "fixed",
 ) -> FractionRelease:
     """Release noisy vote fractions for queries on which disjointly trained teachers voted. No torch is needed.
 
     Args:
         predictions: shape (num_queries, num_teachers), class indices, -1 where a teacher abstains.
-        counts: instead of predictions: votes per class, shape (num_queries, num_classes); then with num_teachers.
+        counts: instead of predictions: votes per class, shape (num_queries, num_classes);
         num_classes: size of the public label set.
         epsilon: for all answers together, above 0.
-        delta: likewise, strictly between 0 and 1.
+        delta: for all answers together, strictly between 0 and 1.
         max_answers: queries that are answered at most, the first ones; None for all.
-        num_teachers: how many vote, for the form with counts.
-        votes_per_teacher: queries on which one teacher votes at most, for much less noise; None for all. Checked for predictions;
-            for counts it is the caller's to see to.
+        num_teachers: how many vote, a public number. Must be given, as in `label`.
+        votes_per_teacher: queries on which one teacher votes at most, for much less noise; None for all. Of predictions the first
+            votes of each teacher count; of counts it is the caller's to hold. See `FractionSession`.
         state: a file that keeps the session; None for memory.
         noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
         neighbours: add_remove, replace_one or label_only.
         account: the private data's account in a ledger; refused before any noise is drawn if it is exceeded.
+        hyperparameters: how they were chosen: fixed, or on a public_surrogate; the certificate says so.
 
     Raises:
         ArgumentError: bad input. Nothing was spent: no noise is drawn before all is checked.
     """
     classes = positive_integer("num_classes", num_classes)
-    votes, num_teachers = check_batch(predictions, counts, classes, num_teachers)
-    check_few_votes(predictions, votes_per_teacher)
+    asked = len(check_table(predictions, counts, classes, num_teachers))
     session = FractionSession(
         classes,
         epsilon,
         delta,
-        len(votes) if max_answers is None else positive_integer("max_answers", max_answers, maximum=len(votes)),
-        num_teachers=positive_integer("num_teachers", num_teachers),
+        asked if max_answers is None else positive_integer("max_answers", max_answers, maximum=asked),
+        num_teachers=num_teachers,
         votes_per_teacher=votes_per_teacher,
         state=state,
         noise=noise,
         neighbours=neighbours,
         account=account,
+        hyperparameters=hyperparameters,
     )
-    session.answer_codes(counts=votes, query_ids=None if state is None else range(len(votes)))
+    session.answer_codes(predictions, counts=counts, query_ids=None if state is None else range(asked))
     return session.release()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from teacher_student.aggregation.label_session import LabelSession, check_batch
+from teacher_student.aggregation.label_session import LabelSession, check_votes
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
 from teacher_student.arguments import positive_integer
@@ -29,6 +29,7 @@ def label(
     neighbours: str = "add_remove",
     account: Account | None = None,
     population: int | None = None,
+    hyperparameters: str = "fixed",
     **options: Any,
 ) -> Release:
     """Release private labels for queries on which disjointly trained teachers voted.
@@ -41,16 +42,18 @@ def label(
         counts: instead of predictions: votes per class, shape (num_queries, num_classes).
         num_classes: size of the public label set.
         epsilon: for all labels together, above 0.
-        delta: likewise, strictly between 0 and 1.
+        delta: for all labels together, strictly between 0 and 1.
         mechanism: stability, stability_paper, stability_redraw, stability_laplace, gnmax, confident_gnmax, lnmax or exponential.
         cutoff: paid non-answers before the session halts; None lets the planner choose it from public sizes.
-        num_teachers: how many vote, for the form with counts.
+        num_teachers: how many vote, a public number. Must be given: no array tells its columns from its rows. Of as many queries
+            as teachers a transposed table passes; see to the order of its axes yourself.
         state: a file that keeps the session (see `LabelSession`): called again after a kill, with the same file and queries, the
             labels that were given stay as they were. None for memory.
         noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
         neighbours: add_remove, replace_one or label_only.
         account: the private data's account in a ledger; refused before any noise is drawn if it is exceeded.
         population: public order of magnitude of the number of records; a delta above 1 / population is warned of.
+        hyperparameters: how they were chosen: fixed, or on a public_surrogate; the certificate says so.
         options: further options of the calibration, such as threshold_ratio.
 
     Returns:
@@ -65,11 +68,13 @@ def label(
 
     >>> votes = [[0] * 990 + [1] * 10, [0] * 500 + [1] * 500]
     >>> release = label(votes, num_classes=2, epsilon=1.0, delta=1e-5)
+    >>> votes = [[0] * 3990 + [1] * 10, [0] * 2000 + [1] * 2000]
+    >>> release = label(votes, num_classes=2, epsilon=1.0, delta=1e-5, num_teachers=4000)
     >>> release.labels, release.certificate.epsilon
     (array([ 0, -1]), 1.0)
     """
     classes = positive_integer("num_classes", num_classes)
-    votes, num_teachers = check_batch(predictions, counts, classes, num_teachers)
+    votes = check_votes(predictions, counts, classes, num_teachers)
     session = LabelSession(
         classes,
         epsilon,
@@ -82,6 +87,7 @@ def label(
         noise=noise,
         neighbours=neighbours,
         account=account,
+        hyperparameters=hyperparameters,
         **options,
     )
     parameters = session.mechanism.parameters

@@ -65,11 +65,11 @@ def select_privately(
             a student's accuracy on public labelled points, and nothing that is private.
         num_classes: size of the public label set.
         epsilon: for everything: all runs and the choice.
-        delta: likewise.
+        delta: for everything: all runs and the choice.
         repetitions: mean number of runs, at least 2; the actual number is geometric, and stays secret.
         mechanism: of each run.
         cutoff: of each run (stability mechanisms).
-        num_teachers: how many vote at most; checked where given.
+        num_teachers: how many vote at most, in any candidate: a public number that must be given.
         noise: None for the operating system's entropy; anything else is certified as not private.
         neighbours: add_remove, replace_one or label_only.
         account: the private data's account in a ledger; the whole cost is entered before the first run.

@@ -11,7 +11,7 @@ import importlib.metadata
 import numbers
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from teacher_student.aggregation.budgets import check_claim
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
-from teacher_student.aggregation.store import Entry, Store
+from teacher_student.aggregation.store import Entry, Store, UsedVotes
 from teacher_student.aggregation.votes import Table
 from teacher_student.arguments import ArgumentError, Integers, choice
 from teacher_student.mechanisms.interface import Mechanism, State
@@ -56,6 +56,17 @@ class Keeping:
 
 IN_MEMORY = Keeping()
 
+Hold = Callable[[Table, Entry], tuple[Table, UsedVotes | None]]
+"""Makes rows of the mechanism of checked votes on queries that are not answered yet, and says what the teachers have used then.
+
+It may look at what they had used before (`Entry.used_votes`) and cannot write."""
+
+
+def hold_nothing(votes: Table, entry: Entry) -> tuple[Table, UsedVotes | None]:
+    """Return the votes: they are rows of the mechanism, and a teacher has as many of them as there are queries."""
+    del entry
+    return votes, None
+
 
 class Session:
     """A mechanism, the state it is in, and the noise it draws from.
@@ -63,14 +74,17 @@ class Session:
     Args:
         mechanism: what answers; its parameters own the cost.
         epsilon: claimed for everything that the session will ever answer.
-        delta: likewise.
+        delta: for everything that the session will ever answer.
         settings: further public facts; a state file belongs to one set of settings.
         keeping: where it is kept, under which relation, and who pays.
 
     Raises:
-        ArgumentError: an argument is not valid, the parameters do not bear out epsilon at delta, the account does not cover the
+        ArgumentError: an argument is not valid, the parameters cost more than epsilon at delta, the account does not cover the
             session, or the state file is not this session's.
     """
+
+    _classes: int | None = None
+    """Rows of the mechanism for each query, where every class is a row of its own; None where a query is one row."""
 
     _answers_counted = 1
     """Answers that the mechanism and the certificate count as one query."""
@@ -96,27 +110,32 @@ class Session:
         self._store = Store(keeping.state, known, self._start, self._account.witness if self._account else None)
         self._pay(self._store.session)  # once more: a session that was begun without an account is charged when it gets one
 
-    def ask(self, counts: Table, query_ids: Sequence[str | int] | None = None) -> Integers:
-        """Return a label for each row of checked `counts`; whatever is returned has been written down.
+    def ask(self, votes: Table, query_ids: Sequence[str | int] | None = None, hold: Hold = hold_nothing) -> Integers:
+        """Return the answers to each row of checked `votes`; whatever is returned has been written down.
 
         Args:
-            counts: shape (num_queries, columns of the mechanism).
-            query_ids: public names of the queries. A name that was answered before, also within the batch, gets the label that it
-                has, at no cost and whatever its votes are now.
+            votes: one row for each query. What `hold` makes of a row has the columns of the mechanism, once for each class
+                where every class is a row of its own.
+            query_ids: public names of the queries, each once. A name that was answered before gets the answer that it has, at
+                no cost and whatever its votes are now.
+            hold: makes rows of the mechanism of the votes that are not answered yet; see `Hold`.
+
+        Returns:
+            shape (num_queries,), int64; (num_queries, num_classes) where every class is a row of its own.
         """
-        names = check_query_ids(query_ids, len(counts))
+        names = check_query_ids(query_ids, len(votes))
         with self._store.entry() as entry:
             if names is None:
-                self._check_fresh(len(counts), len(counts))
-                return self._answer(entry, counts, None)
-            labels = entry.recorded(names)
-            fresh = {name: row for row, name in reversed(list(enumerate(names))) if name not in labels}
-            rows = sorted(fresh.values())
-            self._check_fresh(len(rows), len(counts))
-            if rows:
-                new = [names[row] for row in rows]
-                labels.update(zip(new, self._answer(entry, counts[rows], new).tolist(), strict=True))
-            return np.array([labels[name] for name in names], dtype=np.int64)
+                self._check_fresh(len(votes), len(votes))
+                return self._answer(entry, votes, None, hold)
+            keys = self._keys(names)
+            answers = entry.recorded(keys)
+            new = [row for row, name in enumerate(names) if self._keys([name])[0] not in answers]
+            self._check_fresh(len(new), len(votes))
+            if new:
+                fresh = self._keys([names[row] for row in new])
+                answers.update(zip(fresh, self._answer(entry, votes[new], fresh, hold).ravel().tolist(), strict=True))
+            return self._shaped(np.array([answers[key] for key in keys], dtype=np.int64))
 
     @property
     def halted(self) -> bool:
@@ -152,16 +171,27 @@ class Session:
         self.close()
 
     def _check_fresh(self, fresh: int, asked: int) -> None:
-        """Refuse a batch of `asked` rows, `fresh` of them not answered before, that the mechanism's cost does not cover."""
+        """Refuse a batch of `asked` queries, `fresh` of them not answered before, that the mechanism's cost does not cover."""
 
-    def _so_far(self, classes: int = 1) -> tuple[Integers, Certificate, tuple[str, ...] | None]:
-        """Return all answers, what they cost, and the names of the queries, `classes` answers to each."""
+    def _keys(self, names: Sequence[str]) -> list[str]:
+        """Return what the rows of the named queries are recorded under."""
+        if self._classes is None:
+            return list(names)
+        return [f"{name}{SEPARATOR}{label}" for name in names for label in range(self._classes)]
+
+    def _shaped(self, answers: Integers) -> Integers:
+        return answers if self._classes is None else answers.reshape(-1, self._classes)
+
+    def _so_far(self) -> tuple[Integers, Certificate, tuple[str, ...] | None]:
+        """Return all answers, one row for each query, what they cost, and the names of the queries."""
         with self._store.entry() as entry:
             answers, names = entry.labels(), entry.query_ids()
             certificate = self._certificate(entry, len(answers) // self._answers_counted)
-        rows = range(0, len(answers), classes)
-        queries = tuple(names.get(row, str(row // classes)).split(SEPARATOR)[0] for row in rows) if names else None
-        return answers, certificate, queries
+        rows = range(0, len(answers), self._classes or 1)
+        recorded = [names.get(row, str(row // rows.step)) for row in rows]
+        if self._classes is not None:
+            recorded = [name.removesuffix(f"{SEPARATOR}0") for name in recorded]
+        return self._shaped(answers), certificate, tuple(recorded) if names else None
 
     def _start(self, session: str) -> tuple[Mapping[str, Any], bool]:
         self._pay(session)
@@ -177,10 +207,13 @@ class Session:
                 delta=self._delta,
             )
 
-    def _answer(self, entry: Entry, counts: Table, names: Sequence[str] | None) -> Integers:
-        labels, state = self.mechanism.answer(counts, State.from_dict(entry.state), self._noise)
-        entry.record(state.to_dict(), labels, names, private=self._noise.private)
-        return labels
+    def _answer(self, entry: Entry, votes: Table, keys: Sequence[str] | None, hold: Hold) -> Integers:
+        rows, used = hold(votes, entry)
+        answers, state = self.mechanism.answer(
+            rows.reshape(len(rows) * (self._classes or 1), -1), State.from_dict(entry.state), self._noise
+        )
+        entry.record(state.to_dict(), answers, keys, private=self._noise.private, used_votes=used)
+        return self._shaped(answers)
 
     def _certificate(self, entry: Entry, num_queries: int) -> Certificate:
         """Only what is public or has been released goes in: never the state itself."""
@@ -204,12 +237,6 @@ class Session:
             not_covered=NOT_COVERED,
             versions=versions(),
         )
-
-
-def names_of_classes(query_ids: object, num_queries: int, num_classes: int) -> list[str] | None:
-    """Return a name for every class of every query, where each class is a row of its own."""
-    names = check_query_ids(query_ids, num_queries)
-    return None if names is None else [f"{name}{SEPARATOR}{label}" for name in names for label in range(num_classes)]
 
 
 def check_noise(noise: object) -> Noise:
@@ -241,7 +268,11 @@ def check_query_ids(query_ids: object, num_queries: int) -> list[str] | None:
     for name in query_ids:
         if not isinstance(name, str | numbers.Integral) or isinstance(name, bool | np.bool_):
             raise ArgumentError(f"query_ids must be strings or integers, got {name!r}")
-    return [str(name) for name in query_ids]
+    names = [str(name) for name in query_ids]
+    if len(set(names)) < len(names):
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise ArgumentError(f"query_ids must name each query once, got {twice!r} twice; ask it again in another call")
+    return names
 
 
 @functools.cache

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from teacher_student.aggregation.ledger import Account
-from teacher_student.aggregation.session import Keeping, Session, names_of_classes
+from teacher_student.aggregation.session import Keeping, Session
 from teacher_student.aggregation.soft_release import SoftRelease
+from teacher_student.aggregation.votes import check_num_teachers
 from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.mechanisms.soft_histogram import bins_of_width, check_bins, histograms
@@ -37,11 +38,12 @@ class SoftLabelSession(Session):
     Args:
         bins: number of bins of [0, 1], at least 3; a single answer may use another (see `answer`).
         epsilon: for all answers of the session together.
-        delta: likewise.
+        delta: for all answers of the session together.
         cutoff: T, unstable queries that can be paid; the budget is U = 2T units, one for every failed test.
         mechanism: stability, stability_paper, stability_redraw or stability_laplace.
         bin_width: instead of bins: 1 over an integer.
         num_classes: None for one score per teacher; otherwise scores are one-vs-rest.
+        num_teachers: how many give scores, a public number. Must be given; it holds for all calls and restarts.
         num_queries: most queries ever asked; needed by stability_paper (each class of a query counts).
         state: an SQLite file that keeps the session across restarts and processes, or None for memory.
         noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
@@ -50,7 +52,7 @@ class SoftLabelSession(Session):
         hyperparameters: how they were chosen: fixed, or on a public_surrogate; the certificate says so.
         options: further options of the calibration.
 
-    >>> session = SoftLabelSession(bins=10, epsilon=1.0, delta=1e-5, cutoff=50)
+    >>> session = SoftLabelSession(bins=10, epsilon=1.0, delta=1e-5, cutoff=50, num_teachers=4000)
     >>> session.answer(np.full((2, 4000), 0.42))
     array([0.45, 0.45])
     >>> session.remaining_units, session.halted
@@ -67,6 +69,7 @@ class SoftLabelSession(Session):
         *,
         bin_width: float | None = None,
         num_classes: int | None = None,
+        num_teachers: int | None = None,
         num_queries: int | None = None,
         state: str | os.PathLike[str] | None = None,
         noise: Noise | None = None,
@@ -78,8 +81,9 @@ class SoftLabelSession(Session):
         if not isinstance(mechanism, str) or mechanism not in MECHANISMS:
             raise ArgumentError(f"mechanism must be one of {', '.join(MECHANISMS)} for soft labels; got {mechanism!r}")
         self._bins = int(check_bins(bins, 1)[0]) if bin_width is None else bins_of_width(bin_width)
-        self._num_classes = None if num_classes is None else positive_integer("num_classes", num_classes, minimum=2)
-        tests = None if num_queries is None else positive_integer("num_queries", num_queries) * (self._num_classes or 1)
+        self._classes = None if num_classes is None else positive_integer("num_classes", num_classes, minimum=2)
+        self._num_teachers = check_num_teachers(num_teachers)
+        tests = None if num_queries is None else positive_integer("num_queries", num_queries) * (self._classes or 1)
         parameters = calibrate_soft(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=tests, **options)
         if not isinstance(parameters, ThresholdParameters):
             raise ArgumentError(f"mechanism must have a threshold, got {mechanism!r}")
@@ -87,7 +91,12 @@ class SoftLabelSession(Session):
             SoftLabelRelease(parameters),
             epsilon=epsilon,
             delta=delta,
-            settings={"answers": "soft_labels", "bins": self._bins, "num_classes": self._num_classes},
+            settings={
+                "answers": "soft_labels",
+                "bins": self._bins,
+                "num_classes": self._classes,
+                "num_teachers": self._num_teachers,
+            },
             keeping=Keeping(state, noise, neighbours, account, hyperparameters),
         )
 
@@ -98,7 +107,8 @@ class SoftLabelSession(Session):
             scores: shape (num_queries, num_teachers), or (num_queries, num_teachers, num_classes) for one-vs-rest. NaN where a
                 teacher abstains. No value raises: see the module.
             bins: number of bins, one or one per query, chosen from public information only; None for the session's.
-            query_ids: public names, one for each query. A query asked again under its name gets the score that it got.
+            query_ids: public names, one for each query. A query asked again under its name gets the score that it got; a call
+                names each query once.
 
         Raises:
             ArgumentError: scores that are no table of numbers, bins below 3; nothing was spent.
@@ -107,14 +117,12 @@ class SoftLabelSession(Session):
 
     def answer_codes(self, scores: object, *, bins: object = None, query_ids: Sequence[str | int] | None = None) -> Integers:
         """Do what `answer` does, and return integer codes, which tell plain from shifted and `ABSTAIN` from `HALTED`."""
-        table = check_scores(scores, self._num_classes)
+        table = check_scores(scores, self._classes, self._num_teachers)
         width = check_bins(self._bins if bins is None else bins, len(table))
-        if self._num_classes is None:
+        if self._classes is None:
             return self.ask(histograms(table, width), query_ids)
-        classes = self._num_classes
-        rows = np.moveaxis(table, 2, 1).reshape(len(table) * classes, -1)
-        names = names_of_classes(query_ids, len(table), classes)
-        return self.ask(histograms(rows, np.repeat(width, classes)), names).reshape(len(table), classes)
+        rows = np.moveaxis(table, 2, 1).reshape(len(table) * self._classes, -1)
+        return self.ask(histograms(rows, np.repeat(width, self._classes)).reshape(len(table), -1), query_ids)
 
     @property
     def remaining_units(self) -> int:
@@ -128,9 +136,7 @@ class SoftLabelSession(Session):
 
     def release(self) -> SoftRelease:  # type: ignore[override]
         """Return all scores so far, in the order of the queries, with their certificate."""
-        classes = self._num_classes or 1
-        codes, certificate, queries = self._so_far(classes)
-        return SoftRelease(codes if self._num_classes is None else codes.reshape(-1, classes), certificate, queries)
+        return SoftRelease(*self._so_far())
 
 
 def label_soft(
@@ -142,10 +148,12 @@ def label_soft(
     mechanism: str = "stability",
     *,
     bin_width: float | None = None,
+    num_teachers: int | None = None,
     state: str | os.PathLike[str] | None = None,
     noise: Noise | None = None,
     neighbours: str = "add_remove",
     account: Account | None = None,
+    hyperparameters: str = "fixed",
     **options: Any,
 ) -> SoftRelease:
     """Return private soft labels for a table of scores, in one call. No torch is needed.
@@ -155,16 +163,18 @@ def label_soft(
             several classes one-vs-rest under the one budget. No value raises: NaN and infinities count nowhere, values outside
             [0, 1] are clipped, since whether they occur is private.
         bins: number of bins, at least 3: one, or one per query chosen from public information.
-        epsilon: privacy of the whole release.
-        delta: likewise.
+        epsilon: for all scores together, above 0.
+        delta: for all scores together, strictly between 0 and 1.
         cutoff: T, unstable queries that can be paid (2T failed tests).
         mechanism: stability, stability_paper, stability_redraw or stability_laplace.
         bin_width: instead of bins: 1 over an integer.
+        num_teachers: how many give scores, a public number. Must be given, as in `label`.
         state: a file that keeps the session: called again after a kill, with the same file and queries, the scores that were
             given stay as they were. None for memory.
         noise: None for the operating system's entropy; anything else is certified as not private.
         neighbours: add_remove, replace_one or label_only.
         account: the private data's account in a ledger; refused before any noise is drawn if it is exceeded.
+        hyperparameters: how they were chosen: fixed, or on a public_surrogate; the certificate says so.
         options: further options of the calibration.
 
     Raises:
@@ -172,7 +182,7 @@ def label_soft(
     """
     table = as_array(scores)
     classes = table.shape[2] if table.ndim == 3 else None
-    table = check_scores(table, classes)
+    table = check_scores(table, classes, num_teachers)
     width = check_bins(bins, len(table)) if bin_width is None else np.full(len(table), bins_of_width(bin_width))
     session = SoftLabelSession(
         int(width.max()),
@@ -181,18 +191,20 @@ def label_soft(
         cutoff,
         mechanism,
         num_classes=classes,
+        num_teachers=num_teachers,
         num_queries=len(table),
         state=state,
         noise=noise,
         neighbours=neighbours,
         account=account,
+        hyperparameters=hyperparameters,
         **options,
     )
     session.answer_codes(table, bins=width, query_ids=None if state is None else range(len(table)))
     return session.release()
 
 
-def check_scores(scores: object, num_classes: int | None) -> npt.NDArray[np.floating]:
+def check_scores(scores: object, num_classes: int | None, num_teachers: object) -> npt.NDArray[np.floating]:
     """Return `scores` as a non-empty table of floating-point numbers of the right shape; its values are not looked at."""
     table = as_array(scores)
     if table.ndim != (2 if num_classes is None else 3):
@@ -204,6 +216,7 @@ def check_scores(scores: object, num_classes: int | None) -> npt.NDArray[np.floa
         raise ArgumentError(f"scores must have num_classes = {num_classes} in the last dimension, got {table.shape[2]}")
     if not (np.issubdtype(table.dtype, np.floating) or np.issubdtype(table.dtype, np.integer)):
         raise ArgumentError(f"scores must be numbers, got values of type {table.dtype}")
+    check_num_teachers(num_teachers, table, "scores")
     return table.astype(table.dtype if np.issubdtype(table.dtype, np.floating) else np.float64, copy=False)
 
 

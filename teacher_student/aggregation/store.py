@@ -15,9 +15,10 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from teacher_student.aggregation.database import Database, MemoryDatabase, Schema
 from teacher_student.aggregation.witness import LinkKeeper, Witness
@@ -37,10 +38,13 @@ _SCHEMA = Schema(
             "CREATE TABLE queries (query_id TEXT PRIMARY KEY, position INTEGER NOT NULL, label INTEGER NOT NULL) WITHOUT ROWID",
         ),
         (),  # the mark
+        ("CREATE TABLE used_votes (form TEXT NOT NULL, votes BLOB NOT NULL, mark TEXT NOT NULL)",),
     ),
 )
 _STORED = np.dtype("<i8")
 _AT_A_TIME = 500
+_LATER = ("num_teachers",)
+"""Settings that files of version 2 and older may lack, since sessions could be begun without them."""
 
 Start = Callable[[str], tuple[Mapping[str, Any], bool]]
 
@@ -69,6 +73,18 @@ def _link(previous: str, number: int, state: str, private: bool, end: int, label
     return blake2b(json.dumps(parts).encode()).hexdigest()
 
 
+class UsedVotes(NamedTuple):
+    """How many of its votes each teacher has used in a session that allows it only so many. Private.
+
+    Attributes:
+        form: predictions or counts. A session takes one of them, since no count tells whose votes it holds.
+        votes: shape (num_teachers,) for predictions; for counts the total alone, shape (1,).
+    """
+
+    form: str
+    votes: npt.NDArray[np.integer]
+
+
 class Entry:
     """The store within one transaction.
 
@@ -92,7 +108,15 @@ class Entry:
             found.update(self._connection.execute(f"SELECT query_id, label FROM queries WHERE query_id IN ({places})", some))  # noqa: S608 - only question marks
         return found
 
-    def record(self, state: Mapping[str, Any], labels: Integers, query_ids: Sequence[str] | None, *, private: bool) -> None:
+    def record(
+        self,
+        state: Mapping[str, Any],
+        labels: Integers,
+        query_ids: Sequence[str] | None,
+        *,
+        private: bool,
+        used_votes: UsedVotes | None = None,
+    ) -> None:
         """Write down the labels of new queries, in order, and the state after them. At most once in an entry.
 
         Args:
@@ -100,10 +124,34 @@ class Entry:
             labels: shape (new queries,), int64.
             query_ids: one for each label, never recorded before, or None.
             private: whether the noise was the operating system's.
+            used_votes: what the teachers have used now, in sessions that hold `votes_per_teacher`. Given once, given always.
         """
         head = _append(self._connection, self._head, state, labels, private=self.private and private)
         rows = zip(query_ids or (), range(self._head.end, head.end), labels.tolist(), strict=False)
         self._connection.executemany("INSERT INTO queries VALUES (?, ?, ?)", rows)
+        if used_votes is not None:
+            form, data = used_votes.form, used_votes.votes.astype(_STORED).tobytes()
+            self._connection.execute("DELETE FROM used_votes")
+            self._connection.execute("INSERT INTO used_votes VALUES (?, ?, ?)", [form, data, _mark(head.link, form, data)])
+
+    def used_votes(self) -> UsedVotes | None:
+        """Return what the teachers have used so far; None where nothing was recorded.
+
+        Raises:
+            ArgumentError: it is not what was recorded with the newest batch.
+        """
+        found = self._connection.execute("SELECT form, votes, mark FROM used_votes").fetchone()
+        if found is None:
+            return None
+        form, data, mark = found
+        if mark != _mark(self._head.link, form, data):
+            raise ArgumentError("state must be an undamaged session's file, got one whose used votes are not its newest")
+        return UsedVotes(form, np.frombuffer(data, dtype=_STORED).astype(np.int64))
+
+    @property
+    def length(self) -> int:
+        """How many labels are recorded."""
+        return self._head.end
 
     def labels(self) -> Integers:
         """Return all labels recorded, in the order of the queries, shape (num_queries so far,), int64."""
@@ -175,6 +223,11 @@ class Store:
                 witness.confirm(head.number, head.link)
 
 
+def _mark(link: str, form: str, data: bytes) -> str:
+    """Tie what the teachers have used to the batch that it was recorded with."""
+    return blake2b(json.dumps((link, form, blake2b(data).hexdigest())).encode()).hexdigest()
+
+
 def _append(connection: sqlite3.Connection, head: Head, state: Mapping[str, Any], labels: Integers, *, private: bool) -> Head:
     """Add the batch that follows `head`; return the new head."""
     text, data = json.dumps(dict(state), sort_keys=True), labels.astype(_STORED).tobytes()
@@ -196,7 +249,7 @@ def _check(connection: sqlite3.Connection, settings: Mapping[str, Any]) -> None:
     (text,) = connection.execute("SELECT settings FROM session").fetchone()
     kept, given = json.loads(text), json.loads(json.dumps(dict(settings)))
     for name in sorted(kept.keys() | given.keys()):
-        if kept.get(name) != given.get(name):
+        if kept.get(name) != given.get(name) and not (name in _LATER and kept.get(name) is None):
             raise ArgumentError(f"{name} must be what the session began with, {kept.get(name)!r}, got {given.get(name)!r}")
     previous = text
     query = "SELECT number, state, private, end, link, labels FROM batches ORDER BY number"

@@ -108,7 +108,7 @@ def keep_allowed(predictions: object, allowed: Integers, first: int = 0) -> Tabl
            [ 2, -1],
            [-1, -1]])
     """
-    table = integer_matrix("predictions", predictions)
+    table = _signed(integer_matrix("predictions", predictions))
     positions = integer_matrix("allowed", allowed) - positive_integer("first", first, minimum=0)
     if len(positions) != table.shape[1]:
         raise ArgumentError(f"allowed must have a row for each of {table.shape[1]} teachers, got {len(positions)}")
@@ -118,20 +118,60 @@ def keep_allowed(predictions: object, allowed: Integers, first: int = 0) -> Tabl
     return np.where(kept, table, ABSTAIN).astype(table.dtype)
 
 
-def check_few_votes(predictions: object, votes_per_teacher: int | None) -> None:
-    """Refuse predictions in which a teacher votes more often than it may; None lets it.
+def _signed(table: Table) -> Table:
+    """Return a table that can hold an abstention."""
+    return table if np.issubdtype(table.dtype, np.signedinteger) else table.astype(np.int64)
 
-    >>> check_few_votes([[0, 1], [-1, 1]], 1)
-    Traceback (most recent call last):
-    teacher_student.arguments.ArgumentError: predictions must hold at most 1 votes of a teacher (votes_per_teacher), got 2
+
+def keep_first(predictions: Table, used: Integers, votes_per_teacher: int) -> tuple[Table, Integers]:
+    """Return the predictions with abstentions for all votes of a teacher after its first `votes_per_teacher`, and what is used.
+
+    What is kept of a teacher depends on that teacher's own votes alone, so one record still moves one teacher. A refusal would
+    tell that some teacher voted more often: a function of private records that no noise covers.
+
+    Args:
+        predictions: shape (num_queries, num_teachers), class indices, -1 where a teacher abstains.
+        used: shape (num_teachers,), votes that each teacher has used on earlier queries.
+        votes_per_teacher: queries on which one teacher votes at most, the earlier ones counted.
+
+    >>> keep_first(np.array([[0, 1], [2, -1], [2, 1]]), np.array([0, 1]), 2)
+    (array([[ 0,  1],
+           [ 2, -1],
+           [-1, -1]]), array([2, 2]))
     """
-    if predictions is None or votes_per_teacher is None:
-        return
-    most = int((integer_matrix("predictions", predictions) != ABSTAIN).sum(axis=0).max())
-    if most > positive_integer("votes_per_teacher", votes_per_teacher):
+    kept, used = _signed(predictions).copy(), np.array(used, dtype=np.int64)
+    for row in kept:
+        row[used >= votes_per_teacher] = ABSTAIN
+        used += row != ABSTAIN
+    return kept, used
+
+
+def check_num_teachers(
+    num_teachers: object, predictions: npt.NDArray[np.generic] | None = None, name: str = "predictions"
+) -> int:
+    """Return `num_teachers`, which must be given: an array cannot tell whether its columns are the teachers or the queries.
+
+    Args:
+        num_teachers: how many teachers vote, a public number.
+        predictions: shape (num_queries, num_teachers) or (num_queries, num_teachers, num_classes), or None for counts.
+        name: of the predictions, for the message.
+
+    Raises:
+        ArgumentError: it is missing, or the predictions have another number of columns.
+    """
+    if num_teachers is None and predictions is not None:
+        shape = predictions.shape
+        raise ArgumentError(f"num_teachers must be given: {name} has shape {shape}; is {shape[1]} the number of teachers?")
+    if num_teachers is None:
+        raise ArgumentError("num_teachers must be given: say how many teachers vote, a public number, once for all calls")
+    teachers = positive_integer("num_teachers", num_teachers, maximum=_MOST_TEACHERS)
+    if predictions is not None and predictions.shape[1] != teachers:
+        axes = "num_queries, num_teachers" + ", num_classes" * (predictions.ndim == 3)
         raise ArgumentError(
-            f"predictions must hold at most {votes_per_teacher} votes of a teacher (votes_per_teacher), got {most}"
+            f"{name} must have a column for each of num_teachers = {teachers}, got {predictions.shape[1]} columns in shape "
+            f"{predictions.shape}; axes are ({axes})"
         )
+    return teachers
 
 
 def _add_by_planes(counts: Table, votes: Table) -> None:

@@ -22,7 +22,7 @@ HELP = """teacher-student {version}: private models from sensitive records (PATE
                teacher-student run experiment=adult privacy.epsilon=0.5
                teacher-student run -m privacy.epsilon=0.5,1,2      (a sweep)
   label      private labels from the predictions of any models
-               teacher-student label predictions=votes.npy num_classes=10 privacy.epsilon=1 out=labels
+               teacher-student label predictions=votes.npy num_teachers=1000 num_classes=10 out=labels
   predict    classes for raw rows:            teacher-student predict runs/mine/TIME table=people.csv out=predictions.csv
   plan       what each mechanism could do:    teacher-student plan num_teachers=1000 num_queries=10000
   audit      attack a mechanism, or students: teacher-student audit mechanism=stability [target=student]

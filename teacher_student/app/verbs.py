@@ -18,11 +18,11 @@ from teacher_student.arguments import ArgumentError, PrivacyWarning, choice
 def label(arguments: Sequence[str]) -> int:
     """`teacher-student label`: private labels from a file of predictions or counts of any models.
 
-    A row is a query; a column of predictions is a teacher (-1: it abstains), a column of counts is a class. The noise is drawn
-    once: keep the folder.
+    A row is a query; a column of predictions is a teacher (-1: it abstains), a column of counts is a class. The number of
+    teachers must be given, so that a transposed table is noticed. The noise is drawn once: keep the folder.
 
-        teacher-student label predictions=votes.npy num_classes=10 out=labels
-        teacher-student label predictions=votes.npy num_classes=10 privacy.epsilon=2 privacy.cutoff=20 out=labels
+        teacher-student label predictions=votes.npy num_teachers=1000 num_classes=10 out=labels
+        teacher-student label predictions=votes.npy num_teachers=1000 num_classes=10 privacy.epsilon=2 out=labels
         teacher-student label counts=counts.npy num_classes=10 num_teachers=1000 mechanism=gnmax out=labels
     """
     from teacher_student.pipeline import BudgetSettings, label_file

@@ -85,7 +85,7 @@ def collect_votes(run: Run, teachers: Teachers, advance: Advance, ranks: Ranks, 
     sums, votes, done = empty_sums(len(points), classes), empty_sums(len(points), classes), 0
     weight = 1.0 if number else 1 - 1 / classes
     for scores in _scores_on(points, teachers, settings):
-        add_scores(sums, weight * scores, _norm(settings))
+        add_scores(sums, np.moveaxis(weight * scores, 0, 1), _norm(settings))
         if number == 0:
             _add_favourites(votes, scores)
         done += len(scores)

@@ -91,6 +91,7 @@ def release_labels(run: Run, votes: Scores, advance: Advance, account: Account |
         privacy.delta,
         _cutoff(privacy),
         privacy.mechanism,
+        num_teachers=settings.num_teachers,
         num_queries=len(votes),
         neighbours=privacy.neighbours or dataset.neighbours,
         state=folder.private / SESSION,

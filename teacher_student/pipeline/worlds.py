@@ -100,7 +100,7 @@ class Worlds:
 
     def release(self, votes: npt.NDArray[np.int16], claim: Mapping[str, Any]) -> Integers:
         """Return (worlds, queries) labels, each world's released with fresh noise from the operating system."""
-        return np.stack([label(world, num_classes=2, **claim).labels for world in votes])
+        return np.stack([label(world, num_classes=2, num_teachers=world.shape[1], **claim).labels for world in votes])
 
     def student_scores(self, released: Integers) -> Floats:
         """Return (worlds, CANARIES) scores of students that learn from what was released about their world alone."""

@@ -30,7 +30,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from assassin import Assassin
 
 CUTOFF, QUERIES = 50, 120
-GIVEN: dict[str, Any] = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "cutoff": CUTOFF}
+GIVEN: dict[str, Any] = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "cutoff": CUTOFF, "num_teachers": 4000}
 ROOM = str(Path(session_module.__file__).parent)
 PACKAGE = str(Path(ts.__file__).parent)
 
@@ -46,8 +46,8 @@ class CarelessSession(ts.LabelSession):
 
     hand_out: Callable[[list[str], list[int]], None]
 
-    def _answer(self, entry: Any, counts: Any, names: Any) -> Any:
-        labels = super()._answer(entry, counts, names)
+    def _answer(self, entry: Any, votes: Any, names: Any, hold: Any) -> Any:
+        labels = super()._answer(entry, votes, names, hold)
         self.hand_out(names, labels.tolist())
         return labels
 

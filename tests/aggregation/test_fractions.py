@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import teacher_student as ts
 from teacher_student import ArgumentError
 from teacher_student.aggregation import Ledger
+from teacher_student.aggregation.votes import keep_allowed, keep_first
 from teacher_student.mechanisms import RecordedNoise
 from teacher_student.pipeline.files import verify_folder
 
@@ -37,9 +40,9 @@ def test_fractions_are_unbiased_shares():
 
 def test_predictions_and_counts_say_the_same():
     votes = np.repeat([[0, 1]], 50, axis=1).reshape(1, -1)
-    given = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5}
+    given = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "num_teachers": 100}
     one = ts.label_fractions(votes, noise=RecordedNoise([1, 2]), **given)
-    two = ts.label_fractions(counts=[[50, 50]], num_teachers=100, noise=RecordedNoise([1, 2]), **given)
+    two = ts.label_fractions(counts=[[50, 50]], noise=RecordedNoise([1, 2]), **given)
     assert np.array_equal(one.codes, two.codes)
 
 
@@ -92,15 +95,107 @@ def test_a_query_asked_again_gets_what_it_got(tmp_path):
 def test_few_votes_of_each_teacher(tmp_path):
     votes = np.full((4, 100), -1)
     votes[np.arange(100) % 4, np.arange(100)] = 1
-    found = ts.label_fractions(votes, num_classes=2, epsilon=1.0, delta=1e-5, votes_per_teacher=1, noise=RecordedNoise([0] * 8))
+    given = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "num_teachers": 100, "votes_per_teacher": 1}
+    found = ts.label_fractions(votes, noise=RecordedNoise([0] * 8), **given)
     assert found.noisy_counts.tolist() == [[0, 25]] * 4
     assert found.fractions == pytest.approx(np.array([[0.0, 1.0]] * 4))
     assert found.certificate.parameters.votes_per_teacher == 1
     found.save(tmp_path / "out")
     assert np.array_equal(ts.FractionRelease.load(tmp_path / "out").fractions, found.fractions)
-    votes[0, 1] = 0
-    with pytest.raises(ArgumentError, match="at most 1 votes"):
-        ts.label_fractions(votes, num_classes=2, epsilon=1.0, delta=1e-5, votes_per_teacher=1)
+    votes[3, 0] = 0
+    again = ts.label_fractions(votes, noise=RecordedNoise([0] * 8), **given)
+    assert np.array_equal(again.codes, found.codes)
+
+
+FEW = {"votes_per_teacher": 2, "max_answers": 100, "num_teachers": 3}
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_teacher_has_its_votes_once_over_calls_and_restarts(tmp_path, kept):
+    """A hundred calls once let one teacher vote a hundred times under a cap of one: epsilon 14.4 where 1 was certified."""
+    state = tmp_path / "s.sqlite" if kept else None
+    mine = session(**FEW, noise=RecordedNoise([0] * 100), state=state)
+    for number in range(10):
+        if kept and number % 3 == 2:
+            mine = session(**FEW, noise=RecordedNoise([0] * 100), state=state)
+        mine.answer([[1, 0 if number == 5 else -1, -1]], query_ids=[number])
+        mine.answer([[1, 1, 1]], query_ids=[number])  # asked again: nothing is answered anew, and no vote is used
+    assert mine.release().noisy_counts.tolist() == [[0, 1], [0, 1], *[[0, 0]] * 3, [1, 0], *[[0, 0]] * 4]
+    assert mine.answer([[0, 0, 0], [0, 0, 0]]).argmax(axis=1).tolist() == [0, 0]
+    assert mine.release().noisy_counts[-2:].tolist() == [[2, 0], [1, 0]]
+
+
+def test_what_is_dropped_of_a_teacher_depends_on_that_teacher_alone():
+    rng = np.random.default_rng(0)
+    votes = rng.integers(-1, 2, size=(30, 100))
+    other = votes.copy()
+    other[:, 17] = rng.integers(-1, 2, size=30)
+    few = {"votes_per_teacher": 4, "max_answers": 30}
+    moved = []
+    for table in (votes, other):
+        with session(**few, noise=RecordedNoise([0] * 100)) as mine:
+            for start in range(0, 30, 7):
+                mine.answer(table[start : start + 7])
+            moved.append(mine.release().noisy_counts)
+    assert np.abs(moved[0] - moved[1]).max() == 1
+    assert 0 < np.abs(moved[0] - moved[1]).sum() <= 2 * 4
+
+
+def test_counts_of_more_votes_than_the_teachers_have_are_refused(tmp_path):
+    """Three teachers with two votes each: the seventh vote shows that the cap was not held."""
+    state = tmp_path / "s.sqlite"
+    with session(**FEW, state=state) as mine:
+        mine.answer(counts=[[3, 0], [0, 1]], query_ids=["a", "b"])
+    with session(**FEW, state=state) as mine:
+        mine.answer(counts=[[3, 0]], query_ids=["a"])
+        with pytest.raises(ArgumentError, match=r"^counts must add up to at most num_teachers \* votes_per_teacher = 6 over the"):
+            mine.answer(counts=[[0, 1], [1, 1]])
+        assert mine.remaining_cutoff == 98
+        mine.answer(counts=[[1, 1]])
+        with pytest.raises(ArgumentError, match=r"^counts must be given in every call of a session with votes_per_teacher"):
+            mine.answer([[-1, -1, -1]])
+    with pytest.raises(ArgumentError, match="= 6 over the session"):
+        release(counts=[[2, 1], [2, 1], [1, 0]], num_teachers=3, votes_per_teacher=2)
+    with session(**FEW) as mine:
+        mine.answer([[-1, -1, -1]])
+        with pytest.raises(ArgumentError, match=r"^predictions must be given in every call"):
+            mine.answer(counts=[[0, 0]])
+
+
+def test_used_votes_that_were_changed_are_refused(tmp_path):
+    state = tmp_path / "s.sqlite"
+    with session(**FEW, state=state) as mine:
+        mine.answer([[1, 1, 1]])
+        with contextlib.closing(sqlite3.connect(state)) as database:
+            kept = database.execute("SELECT form, votes, mark FROM used_votes").fetchone()
+        mine.answer([[1, 1, 1]])
+        with contextlib.closing(sqlite3.connect(state)) as database, database:
+            database.execute("UPDATE used_votes SET form = ?, votes = ?, mark = ?", kept)
+        with pytest.raises(ArgumentError, match=r"^state must be an undamaged session's file"):
+            mine.answer([[1, 1, 1]])
+        assert mine.remaining_cutoff == 98
+
+
+def test_a_session_from_before_used_votes_were_kept_takes_counts_alone(tmp_path):
+    state = tmp_path / "s.sqlite"
+    with session(**FEW, state=state) as mine:
+        mine.answer(counts=[[1, 0]], query_ids=["a"])
+        with contextlib.closing(sqlite3.connect(state)) as database, database:
+            database.execute("DROP TABLE used_votes")
+            database.execute("PRAGMA user_version = 2")
+    with session(**FEW, state=state) as mine:
+        answer = mine.answer([[0, 0, 0]], query_ids=["a"])
+        assert answer.shape == (1, 2)
+        with pytest.raises(ArgumentError, match=r"^predictions must not go into a session that began before"):
+            mine.answer([[0, 0, 0]])
+        mine.answer(counts=[[3, 3 - 3]])
+
+
+def test_more_teachers_than_classes_fit_a_byte_can_abstain():
+    """A table of bytes without a sign holds no -1: abstentions became votes for class 255."""
+    votes = np.full((2, 1), 255, dtype=np.uint8)
+    assert keep_allowed(votes, np.array([[0]])).tolist() == [[255], [-1]]
+    assert keep_first(votes, np.zeros(1, dtype=np.int64), 1)[0].tolist() == [[255], [-1]]
 
 
 def test_halts_at_the_cap_within_a_batch():
@@ -133,6 +228,7 @@ def test_pays_from_an_account_before_noise(tmp_path):
         {"noise": 7},
         {"votes_per_teacher": 0},
         {"votes_per_teacher": "few"},
+        {"hyperparameters": "tuned"},
     ],
 )
 def test_bad_input(changes):

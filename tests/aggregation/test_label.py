@@ -15,7 +15,8 @@ import teacher_student as ts
 from teacher_student.mechanisms import GeneratorNoise, Noise, RecordedNoise
 from teacher_student.privacy import calibrate
 
-GOOD = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5}
+GOOD = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "num_teachers": 4000}
+MANY = GOOD | {"num_teachers": 10**6}
 CLEAR = [[4000, 0], [0, 4000]]
 THRESHOLD_MECHANISMS = ["stability", "stability_paper", "stability_redraw", "stability_laplace"]
 
@@ -42,7 +43,7 @@ def test_predictions_and_counts_are_the_same_question() -> None:
 
 @pytest.mark.parametrize("mechanism", THRESHOLD_MECHANISMS)
 def test_the_certificate_recomputes(mechanism: str) -> None:
-    certificate = ts.label(counts=[[10**6, 0]] * 40, mechanism=mechanism, **GOOD).certificate
+    certificate = ts.label(counts=[[10**6, 0]] * 40, mechanism=mechanism, **MANY).certificate
     assert (certificate.mechanism, certificate.epsilon, certificate.delta) == (mechanism, 1.0, 1e-5)
     assert certificate.private
     assert certificate.verify() <= 1.0
@@ -123,9 +124,34 @@ def test_predictions_and_counts_together_or_neither_are_refused() -> None:
             ts.label(noise=Untouched(), **votes, **GOOD)
 
 
+def test_a_transposed_table_is_refused() -> None:
+    """It was certified for 8,000 teachers, and for 300 queries."""
+    votes = np.zeros((8000, 300), dtype=np.int8)
+    given = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "noise": Untouched()}
+    with pytest.raises(ts.ArgumentError) as caught:
+        ts.label(votes, **given)
+    assert str(caught.value) == "num_teachers must be given: predictions has shape (8000, 300); is 300 the number of teachers?"
+    with pytest.raises(ts.ArgumentError, match="num_teachers = 300, got 8000 columns"):
+        ts.label(votes.T, num_teachers=300, **given)
+    with pytest.raises(ts.ArgumentError, match="num_teachers = 300, got 8000 columns"):
+        ts.label_fractions(votes.T, num_teachers=300, **given)
+    del given["num_classes"]
+    with pytest.raises(ts.ArgumentError, match="num_teachers = 300, got 8000 columns"):
+        ts.label_soft(votes.T, num_teachers=300, **given)
+    scores = np.zeros((8000, 300, 2), dtype=np.float32)
+    with pytest.raises(ts.ArgumentError, match=r"got 8000 columns .*\(num_queries, num_teachers, num_classes\)"):
+        ts.average_scores(scores.swapaxes(0, 1), norm=1.0, num_teachers=300, **given)
+
+
+@pytest.mark.parametrize("ask", [ts.label, ts.label_fractions])
+def test_counts_do_not_say_how_many_voted(ask) -> None:
+    with pytest.raises(ts.ArgumentError, match=r"^num_teachers must be given"):
+        ask(counts=CLEAR, num_classes=2, epsilon=1.0, delta=1e-5, noise=Untouched())
+
+
 def test_predictions_of_other_teachers_than_said_are_refused() -> None:
     with pytest.raises(ts.ArgumentError, match="num_teachers = 5, got 2"):
-        ts.label([[0, 1]], num_teachers=5, noise=Untouched(), **GOOD)
+        ts.label([[0, 1]], noise=Untouched(), **GOOD | {"num_teachers": 5})
 
 
 anything = st.one_of(
@@ -172,16 +198,16 @@ def test_whatever_is_given_the_answer_is_a_release_or_the_documented_error(given
 
 
 def test_the_planner_chooses_a_cutoff_from_public_sizes() -> None:
-    chosen = ts.label(counts=[[1000, 0]] * 50, num_teachers=1000, cutoff=None, **GOOD).certificate
+    chosen = ts.label(counts=[[1000, 0]] * 50, cutoff=None, **GOOD).certificate
     assert 1 <= chosen.parameters.cutoff <= 50
     assert chosen.verify() <= 1.0
-    with pytest.raises(ts.ArgumentError, match=r"^cutoff must be given where num_queries and num_teachers are not"):
-        ts.label(counts=[[1000, 0]], cutoff=None, noise=Untouched(), **GOOD)
+    with pytest.raises(ts.ArgumentError, match=r"^cutoff must be given where num_queries is not"):
+        ts.LabelSession(cutoff=None, noise=Untouched(), **GOOD)
 
 
 @pytest.mark.parametrize("mechanism", ["gnmax", "confident_gnmax", "lnmax", "exponential"])
 def test_the_mechanisms_of_the_field_answer_under_the_same_call(mechanism: str) -> None:
-    release = ts.label(counts=[[10**6, 0], [0, 10**6]], num_teachers=10**6, mechanism=mechanism, **GOOD)
+    release = ts.label(counts=[[10**6, 0], [0, 10**6]], mechanism=mechanism, **MANY)
     assert release.labels.tolist() == [0, 1]
     assert release.certificate.used["paid"] == 2
     assert release.certificate.verify() <= 1.0
@@ -190,13 +216,29 @@ def test_the_mechanisms_of_the_field_answer_under_the_same_call(mechanism: str) 
 @pytest.mark.parametrize("number", [np.zeros((3, 0)), [2], "2"])
 def test_odd_numbers_of_teachers_beside_predictions_are_refused(number):
     with pytest.raises(ts.ArgumentError, match="num_teachers must be"):
-        ts.label([[0, 1]], num_teachers=number, noise=Untouched(), **GOOD)
+        ts.label([[0, 1]], noise=Untouched(), **GOOD | {"num_teachers": number})
 
 
 def test_the_exponential_mechanism_answers_at_an_epsilon_without_meaning():
     """Its exact draws took exp(1 / scale) rounds, which no scale of such an epsilon bounded."""
-    found = ts.label(counts=[[900, 0], [0, 900]], num_classes=2, epsilon=1e6, delta=1e-6, cutoff=2, mechanism="exponential")
+    found = ts.label(
+        counts=[[900, 0], [0, 900]], num_classes=2, epsilon=1e6, delta=1e-6, num_teachers=900, mechanism="exponential"
+    )
     assert found.labels.tolist() == [0, 1]
     assert found.certificate.parameters.scale == Fraction(1, 4)
     with pytest.raises(ts.ArgumentError, match="scale must be at least 1/4"):
         dataclasses.replace(found.certificate.parameters, scale=Fraction(63, 256))
+
+
+@pytest.mark.parametrize("how", ["fixed", "public_surrogate"])
+def test_every_door_takes_how_hyperparameters_were_chosen(how):
+    """It worked in `label` by accident and was a TypeError in `label_fractions`."""
+    given = {"epsilon": 1.0, "delta": 1e-5, "num_teachers": 100, "hyperparameters": how}
+    votes = np.zeros((3, 100), dtype=np.int8)
+    made = [
+        ts.label(votes, num_classes=2, **given),
+        ts.label_fractions(votes, num_classes=2, **given),
+        ts.label_soft(votes / 1.0, **given),
+        ts.average_scores(np.zeros((3, 100, 2)), norm=1.0, **given),
+    ]
+    assert {release.certificate.used["hyperparameters"] for release in made} == {how}

@@ -19,7 +19,7 @@ from teacher_student.aggregation.ledger import check_ahead
 from teacher_student.mechanisms import GeneratorNoise, SystemNoise
 from teacher_student.privacy import Composition, calibrate
 
-GOOD = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5}
+GOOD = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "num_teachers": 4000}
 VOTES = [[4000, 0], [0, 4000]]
 
 
@@ -166,7 +166,8 @@ class Killed(SystemNoise):
 )
 def test_the_entry_of_a_cheap_session_covers_no_other(ledger: Ledger, tmp_path: Path, changes: dict, name: str) -> None:
     account = ledger.account("adult", epsilon=5.0, delta=1e-4)
-    cheap = {"num_classes": 2, "epsilon": 0.2, "delta": 1e-6, "cutoff": 5, "account": account, "state": tmp_path / "s.sqlite"}
+    cheap = {"num_classes": 2, "epsilon": 0.2, "delta": 1e-6, "cutoff": 5, "num_teachers": 4000}
+    cheap |= {"account": account, "state": tmp_path / "s.sqlite"}
     with pytest.raises(OSError, match=r"killed here"):
         ts.LabelSession(noise=Killed(), **cheap)
     with pytest.raises(ts.ArgumentError, match=rf"^{name} must be what the session was entered with in the ledger"):
@@ -358,7 +359,7 @@ def test_state_and_witness_put_back_together_are_noticed_where_there_is_an_accou
 
 def test_soft_sessions_pay_too(ledger: Ledger, tmp_path: Path) -> None:
     account = ledger.account("adult", epsilon=10.0, delta=1e-4)
-    given = {"epsilon": 8.0, "delta": 1e-5, "bins": 4, "cutoff": 5, "account": account}
+    given = {"epsilon": 8.0, "delta": 1e-5, "bins": 4, "cutoff": 5, "num_teachers": 400, "account": account}
     scores = np.full((2, 400), 0.4)
     ts.label_soft(scores, state=tmp_path / "s.sqlite", **given)
     soft = ts.label_soft(scores, state=tmp_path / "s.sqlite", **given)

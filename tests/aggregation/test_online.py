@@ -22,7 +22,7 @@ from teacher_student.aggregation.database import FileDatabase
 from teacher_student.mechanisms import RecordedNoise, State
 from teacher_student.privacy import calibrate
 
-GOOD: dict[str, Any] = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5}
+GOOD: dict[str, Any] = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "num_teachers": 4000}
 CLEAR, TIED = [4000, 0], [0, 0]
 
 

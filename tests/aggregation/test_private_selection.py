@@ -22,7 +22,9 @@ def right(_: int, release: Release) -> float:
 
 def select(candidates=(POOR, GOOD), score=right, **options):
     return select_privately(
-        candidates, score, **{"num_classes": 2, "epsilon": 2.0, "delta": 1e-5, "repetitions": 20, "cutoff": 10} | options
+        candidates,
+        score,
+        **{"num_classes": 2, "epsilon": 2.0, "delta": 1e-5, "repetitions": 20, "cutoff": 10, "num_teachers": 2000} | options,
     )
 
 
@@ -106,8 +108,9 @@ def test_bad_input_gets_one_clear_line_before_any_run(options, says):
 
 
 def test_every_certificate_says_how_hyper_parameters_were_chosen():
-    assert label(counts=GOOD, num_classes=2, epsilon=1.0, delta=1e-5).certificate.used["hyperparameters"] == "fixed"
-    chosen = label(counts=GOOD, num_classes=2, epsilon=1.0, delta=1e-5, hyperparameters="public_surrogate")
+    given = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "num_teachers": 2000}
+    assert label(counts=GOOD, **given).certificate.used["hyperparameters"] == "fixed"
+    chosen = label(counts=GOOD, hyperparameters="public_surrogate", **given)
     assert chosen.certificate.used["hyperparameters"] == "public_surrogate"
     with pytest.raises(ArgumentError, match="hyperparameters must be one of fixed, public_surrogate; got 'tuned'"):
-        LabelSession(num_classes=2, epsilon=1.0, delta=1e-5, hyperparameters="tuned")
+        LabelSession(num_classes=2, epsilon=1.0, delta=1e-5, num_teachers=2000, hyperparameters="tuned")

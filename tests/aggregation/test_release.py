@@ -15,7 +15,15 @@ from teacher_student.mechanisms import SystemNoise
 
 @pytest.fixture
 def release() -> ts.Release:
-    return ts.label(counts=[[4000, 0], [0, 0], [0, 4000]], num_classes=2, epsilon=1.0, delta=1e-5, cutoff=1, noise=SystemNoise())
+    return ts.label(
+        counts=[[4000, 0], [0, 0], [0, 4000]],
+        num_classes=2,
+        epsilon=1.0,
+        delta=1e-5,
+        num_teachers=4000,
+        cutoff=1,
+        noise=SystemNoise(),
+    )
 
 
 def test_it_comes_back_as_it_was(release: ts.Release, tmp_path: Path) -> None:
@@ -34,7 +42,7 @@ def test_the_table_is_plain(release: ts.Release, tmp_path: Path) -> None:
 
 
 def test_query_ids_are_kept(tmp_path: Path) -> None:
-    session = ts.LabelSession(num_classes=2, epsilon=1.0, delta=1e-5)
+    session = ts.LabelSession(num_classes=2, epsilon=1.0, delta=1e-5, num_teachers=90_000)
     session.answer(counts=[[4000, 0], [0, 4000]], query_ids=["a,b", 'say "x"\n'])
     session.release().save(tmp_path)
     assert ts.Release.load(tmp_path).queries == ("a,b", 'say "x"\n')
@@ -142,7 +150,7 @@ def test_labels_that_are_not_the_certificates_are_refused(
 
 def test_more_abstentions_than_the_cutoff_are_refused_whatever_the_certificate_says(tmp_path: Path) -> None:
     """Sixty under a cutoff of fifty, the certificate's facts changed to match."""
-    made = ts.label(counts=[[4000, 0]] * 70, num_classes=2, epsilon=1.0, delta=1e-5, cutoff=50)
+    made = ts.label(counts=[[4000, 0]] * 70, num_classes=2, epsilon=1.0, delta=1e-5, num_teachers=90_000, cutoff=50)
     made.save(tmp_path)
     fields = json.loads((tmp_path / CERTIFICATE_FILE).read_text())
     fields["used"] |= {"paid": 60, "answered": 10}
@@ -165,6 +173,6 @@ def test_more_abstentions_than_the_cutoff_are_refused_whatever_the_certificate_s
 )
 def test_releases_of_every_mechanism_come_back(tmp_path: Path, mechanism: str, given: dict) -> None:
     votes = [[90_000, 0], [0, 0], [0, 90_000], [0, 0], [90_000, 0], [0, 0]]
-    made = ts.label(counts=votes, num_classes=2, epsilon=1.0, delta=1e-5, mechanism=mechanism, **given)
+    made = ts.label(counts=votes, num_classes=2, epsilon=1.0, delta=1e-5, num_teachers=90_000, mechanism=mechanism, **given)
     made.save(tmp_path)
     assert ts.Release.load(tmp_path).labels.tolist() == made.labels.tolist()

@@ -55,7 +55,7 @@ def test_a_teacher_moves_the_sums_by_its_own_vector_alone():
     for table, size in ((scores, 50), (scores, 7), (other, 13)):
         total = empty_sums(30, 3)
         for first in range(0, 50, size):
-            add_scores(total, table[first : first + size], 1.0)
+            add_scores(total, np.moveaxis(table[first : first + size], 0, 1), 1.0)
         sums.append(total)
     assert np.array_equal(sums[0], sums[1])
     mine = bounded(np.stack([scores[17], other[17]]).reshape(2, -1), 1.0).reshape(2, 30, 3)
@@ -64,8 +64,8 @@ def test_a_teacher_moves_the_sums_by_its_own_vector_alone():
 
 
 def release(scores=None, **changes):
-    given = {"norm": 1.0, "epsilon": 1.0, "delta": 1e-5}
-    return ts.average_scores(np.full((100, 3, 2), [0.5, -0.5]) if scores is None else scores, **(given | changes))
+    given = {"norm": 1.0, "epsilon": 1.0, "delta": 1e-5, "num_teachers": 100}
+    return ts.average_scores(np.full((3, 100, 2), [0.5, -0.5]) if scores is None else scores, **(given | changes))
 
 
 def test_means_are_those_of_the_scores():
@@ -77,7 +77,7 @@ def test_means_are_those_of_the_scores():
 
 def test_means_are_unbiased_under_real_noise():
     """Mean of 60,000 noisy means, within 6 standard errors (false alarms: 2e-9)."""
-    found = release(np.full((1000, 30_000, 2), [0.5, -0.5]), epsilon=8.0)
+    found = release(np.full((30_000, 1000, 2), [0.5, -0.5]), epsilon=8.0, num_teachers=1000)
     parameters = found.certificate.parameters
     error = float(parameters.scale) / (64 * 1000) / np.sqrt(60_000)
     assert abs((found.means * [1, -1]).mean() - 0.5) < 6 * error
@@ -119,7 +119,6 @@ def test_rounds_are_paid_once_and_answers_stay(tmp_path):
     [
         ([[1, 2]], ["1:0"]),
         ([[1, 2]] * 3, ["1:0", "1:1", "1:2"]),
-        ([[1, 2]] * 2, ["1:0", "1:0"]),
         ([[1, 2]] * 2, ["0:0", "1:0"]),
         ([[1, 2]], None),
         ([[1, 2]] * 3, None),
@@ -166,7 +165,7 @@ def test_classes_beside_a_certificate_of_sums_are_refused(tmp_path):
 def test_sums_that_could_wrap_around_are_refused():
     for kind in (np.int16, np.int32, np.float64):
         with pytest.raises(ArgumentError, match="empty_sums"):
-            add_scores(np.zeros((3, 2), kind), np.ones((5, 3, 2)), 1.0)
+            add_scores(np.zeros((3, 2), kind), np.ones((3, 5, 2)), 1.0)
 
 
 def test_the_account_pays_before_noise_is_drawn(tmp_path):
@@ -195,7 +194,7 @@ def test_bad_input_is_refused_and_nothing_is_drawn(changes, message):
 
 def test_sums_of_another_shape_are_refused():
     with pytest.raises(ArgumentError, match="scores must have the shape"):
-        add_scores(empty_sums(3, 2), np.zeros((5, 2, 3)), 1.0)
+        add_scores(empty_sums(3, 2), np.zeros((5, 3, 2)), 1.0)
     with ts.ScoreSession(**GIVEN) as session:
         for sums in ([[1, 2, 3]] * 2, [[0.5, 1.0]] * 2, [[2**60, 0]] * 2):
             with pytest.raises(ArgumentError, match="sums"):
@@ -222,4 +221,4 @@ def test_sums_that_no_memory_holds_are_refused(classes):
 @pytest.mark.parametrize(("shape", "norm"), [((0, 2), 1.0), ((3, 2), 0.0)])
 def test_nothing_is_added_to_no_sums_or_within_no_norm(shape, norm):
     with pytest.raises(ArgumentError, match=r"sums|norm"):
-        add_scores(np.zeros(shape, dtype=np.int64), np.zeros((0, *shape)), norm)
+        add_scores(np.zeros(shape, dtype=np.int64), np.zeros((shape[0], 0, shape[1])), norm)

@@ -17,7 +17,7 @@ import teacher_student as ts
 from teacher_student.mechanisms import GeneratorNoise, Noise, RecordedNoise, State
 from teacher_student.privacy import calibrate
 
-GOOD = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5}
+GOOD = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "num_teachers": 4000}
 CLEAR, TIED = [4000, 0], [0, 0]
 
 
@@ -45,6 +45,22 @@ def test_batches_and_one_batch_are_the_same_session() -> None:
         assert (used["num_queries"], used["answered"], used["paid"]) == (6, 2, 3)
 
 
+def test_the_number_of_teachers_holds_for_every_call_and_restart(tmp_path: Path) -> None:
+    """Chunks of any width were taken, and certified for a number of teachers that nobody had said."""
+    with pytest.raises(ts.ArgumentError, match=r"^num_teachers must be given: say how many teachers vote"):
+        ts.LabelSession(num_classes=2, epsilon=1.0, delta=1e-5)
+    session = ts.LabelSession(state=tmp_path / "s.sqlite", **GOOD | {"num_teachers": 3})
+    session.answer([[0, 1, -1]])
+    for chunk in ([[0, 1]], [[0, 1, 1, 1]], [[0], [1], [0]]):
+        with pytest.raises(ts.ArgumentError, match=r"^predictions must have a column for each of num_teachers = 3, got"):
+            session.answer(chunk)
+    with pytest.raises(ts.ArgumentError, match=r"^counts must add up to at most num_teachers = 3 in each row"):
+        session.answer(counts=[[2, 2]])
+    assert len(session.release().labels) == 1
+    with pytest.raises(ts.ArgumentError, match=r"^num_teachers must be what the session began with, 3, got 4"):
+        ts.LabelSession(state=tmp_path / "s.sqlite", **GOOD | {"num_teachers": 4})
+
+
 def test_a_halted_session_says_so_at_no_cost() -> None:
     session = ts.LabelSession(cutoff=1, **GOOD)
     session.answer(counts=[TIED])
@@ -60,23 +76,20 @@ def test_a_name_asked_again_gets_its_recorded_answer() -> None:
     assert len(set(first.tolist())) == 2  # both outcomes occur (else p < 1e-9), so fresh noise would show
     paid = session.remaining_cutoff
     assert session.answer(counts=[edge] * 60, query_ids=[str(name) for name in range(60)]).tolist() == first.tolist()
-    assert session.answer(counts=[TIED] * 2, query_ids=[int(np.argmax(first)), 3]).tolist() == [0, first[3]]
+    again = [int(np.argmax(first)), int(np.argmin(first))]
+    assert session.answer(counts=[TIED] * 2, query_ids=again).tolist() == first[again].tolist()
     assert session.remaining_cutoff == paid
     assert len(session.release().labels) == 60
 
 
-def test_a_name_twice_in_one_batch_is_answered_once() -> None:
-    session = ts.LabelSession(cutoff=1000, **GOOD)
-    names = [*range(50), *range(50)]
-    labels = session.answer(counts=[on_the_edge(1000)] * 100, query_ids=names)
-    assert labels[:50].tolist() == labels[50:].tolist()
-    assert session.certificate.used["num_queries"] == 50
-    assert session.release().queries == tuple(map(str, range(50)))
-
-
-def test_a_name_twice_in_a_batch_keeps_the_votes_of_the_first() -> None:
+@pytest.mark.parametrize("names", [["x", "x"], [1, "1"], [3, 3]])
+def test_a_name_twice_in_one_call_is_refused(names: list) -> None:
+    """Once both got the label of the first one's votes, and those of the second were lost without a word."""
     session = ts.LabelSession(**GOOD)
-    assert session.answer(counts=[CLEAR, TIED], query_ids=["a", "a"]).tolist() == [0, 0]
+    with pytest.raises(ts.ArgumentError, match=r"^query_ids must name each query once, got '\w' twice; ask it again in another"):
+        session.answer(counts=[CLEAR, TIED], query_ids=names)
+    assert len(session.release().labels) == 0
+    assert session.remaining_cutoff == 50
 
 
 @pytest.mark.parametrize("query_ids", ["ab", 7, [1], [1, 2, 3], [1.5, 2], [None, 1], [[1, 2]], [True, 1], {1, 2}])
@@ -90,7 +103,7 @@ def test_bad_names_are_refused(query_ids: object) -> None:
 @pytest.mark.parametrize("counts", [[], [[1, -1]], [[1.5, 0]], [[float("nan"), 0]], [[1, 2], [3]], [[1, 2, 3]], [[3, 3]], None])
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_refused_batch_spends_nothing(tmp_path: Path, counts: object, kept: bool) -> None:
-    session = ts.LabelSession(num_teachers=5, state=tmp_path / "s.sqlite" if kept else None, **GOOD)
+    session = ts.LabelSession(state=tmp_path / "s.sqlite" if kept else None, **GOOD | {"num_teachers": 5})
     before = state_of(session)
     with pytest.raises(ts.ArgumentError):
         session.answer(counts=counts)
@@ -315,7 +328,7 @@ def test_a_closed_session_in_memory_is_refused() -> None:
 FULL_DISK = """
 import resource, signal, sys
 import teacher_student as ts
-given = dict(num_classes=2, epsilon=1.0, delta=1e-5, state=sys.argv[1])
+given = dict(num_classes=2, epsilon=1.0, delta=1e-5, num_teachers=4000, state=sys.argv[1])
 session = ts.LabelSession(**given)
 assert session.answer(counts=[[4000, 0]]).tolist() == [0]
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -13,7 +13,7 @@ import teacher_student as ts
 from teacher_student.aggregation.soft_release import SoftRelease
 from teacher_student.mechanisms import GeneratorNoise
 
-PRIVACY = {"epsilon": 8.0, "delta": 1e-5}
+PRIVACY = {"epsilon": 8.0, "delta": 1e-5, "num_teachers": 400}
 
 
 def agreeing(values, num_teachers=400):
@@ -78,7 +78,7 @@ def test_several_classes_share_one_budget():
 
 @pytest.mark.parametrize("mechanism", ["stability", "stability_paper", "stability_redraw", "stability_laplace"])
 def test_every_calibration_answers_and_its_certificate_verifies(mechanism):
-    soft = ts.label_soft(agreeing([0.25, 0.75], 4000), bins=4, cutoff=4, mechanism=mechanism, **PRIVACY)
+    soft = ts.label_soft(agreeing([0.25, 0.75], 4000), bins=4, cutoff=4, mechanism=mechanism, **PRIVACY | {"num_teachers": 4000})
     np.testing.assert_allclose(soft.scores, [0.375, 0.875])
     assert soft.certificate.mechanism == mechanism
     assert soft.certificate.parameters.cutoff == 8
@@ -116,7 +116,7 @@ def test_resumed_session_of_several_classes(tmp_path):
 
 def test_label_soft_called_again_with_its_state_gives_the_same_answers(tmp_path):
     scores = np.random.default_rng(0).beta(0.5, 0.5, size=(30, 1)) + np.random.default_rng(1).normal(scale=0.1, size=(30, 200))
-    options = {"bins": 5, "cutoff": 30, "state": tmp_path / "session.sqlite", **PRIVACY}
+    options = {"bins": 5, "cutoff": 30, "state": tmp_path / "session.sqlite", **PRIVACY, "num_teachers": 200}
     one, two = ts.label_soft(scores, **options), ts.label_soft(scores, **options)
     np.testing.assert_array_equal(one.codes, two.codes)
 
@@ -174,7 +174,10 @@ def test_bad_input_is_one_clear_line(scores, options, message):
 
 
 def test_soft_labels_need_no_torch():
-    code = "import sys, numpy, teacher_student as ts; ts.label_soft(numpy.full((1, 9), 0.5)); assert 'torch' not in sys.modules"
+    code = (
+        "import sys, numpy, teacher_student as ts; ts.label_soft(numpy.full((1, 9), 0.5), num_teachers=9); "
+        "assert 'torch' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -202,8 +205,8 @@ def test_scores_that_are_not_the_certificates_are_refused(tmp_path):
 
 
 def test_a_certificate_of_class_labels_covers_no_scores(tmp_path):
-    hard = ts.label(counts=[[4000, 0]], num_classes=2, epsilon=1.0, delta=1e-5)
-    soft = ts.label_soft(agreeing([0.25], 4000), epsilon=1.0)
+    hard = ts.label(counts=[[4000, 0]], num_classes=2, epsilon=1.0, delta=1e-5, num_teachers=4000)
+    soft = ts.label_soft(agreeing([0.25], 4000), epsilon=1.0, num_teachers=4000)
     SoftRelease(soft.codes, hard.certificate).save(tmp_path / "soft")
     with pytest.raises(ts.ArgumentError, match="certificate must be of soft labels"):
         SoftRelease.load(tmp_path / "soft")

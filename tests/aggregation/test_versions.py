@@ -15,7 +15,7 @@ import teacher_student as ts
 from teacher_student.aggregation import Ledger
 from teacher_student.privacy import calibrate
 
-GOOD = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "cutoff": 3}
+GOOD = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "num_teachers": 4000, "cutoff": 3}
 CLEAR, TIED = [4000, 0], [0, 0]
 
 LEDGERS = (
@@ -75,11 +75,12 @@ def test_an_old_ledger_keeps_its_entries_budgets_and_links(tmp_path: Path, versi
     assert header(tmp_path / "l.sqlite") == (4, 0x74735F6C)
 
 
-def old_session(path: Path) -> list[int]:
+def old_session(path: Path, num_teachers: str = "4000") -> list[int]:
     """A session of version 1 as it was written by hand: the threshold and two batches, with links and witness."""
     with ts.LabelSession(**GOOD) as model:  # what would be the settings and the states
         with model._store.entry() as entry:
             (settings,) = entry._connection.execute("SELECT settings FROM session").fetchone()
+            settings = settings.replace('"num_teachers": 4000', f'"num_teachers": {num_teachers}')
             states = [json.dumps(entry.state, sort_keys=True)]
         labels = [[]]
         for votes in (CLEAR, TIED):
@@ -107,15 +108,17 @@ def old_session(path: Path) -> list[int]:
     return [*labels[1], *labels[2]]
 
 
-def test_an_old_session_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("num_teachers", ["4000", "null"])
+def test_an_old_session_goes_on(tmp_path: Path, num_teachers: str) -> None:
+    """Also one that was begun without a number of teachers, when that was allowed."""
     path = tmp_path / "s.sqlite"
-    given = old_session(path)
+    given = old_session(path, num_teachers)
     for _ in range(2):
         with ts.LabelSession(state=path, **GOOD) as session:
             assert session.release().labels.tolist() == given == [0, -1]
             assert session.remaining_cutoff == 2
             assert session.answer(counts=[TIED], query_ids=["first"]).tolist() == [0]
-    assert header(path) == (2, 0x74735F73)
+    assert header(path) == (3, 0x74735F73)
     with ts.LabelSession(state=path, **GOOD) as session:
         assert session.answer(counts=[TIED, CLEAR, TIED, CLEAR]).tolist() == [-1, 0, -1, -2]
 

@@ -19,7 +19,7 @@ from .strategies import EPSILON, OPTION, Door, integers
 
 COUNTS = st.sampled_from([[[900, 0], [450, 450]], [[0, 900]], np.array([[300, 600]] * 3, np.uint16)])
 VOTES = st.sampled_from([[[0] * 9, [1] * 9], [[0, 1, -1] * 3], np.ones((3, 9), np.int8)])
-SCORES = st.sampled_from([np.full((2, 9), 0.4), np.array([[np.nan, 0.2, 7.0]]), [[0.1, 0.9]]])
+SCORES = st.sampled_from([np.full((2, 9), 0.4), np.array([[np.nan, 0.2, 7.0] * 3]), [[0.1, 0.9, 0.5] * 3]])
 NAMES = st.sampled_from([None, ["a"], ["a", "b"], [1, 2, 3], ["a", "a"]])
 STATE = st.sampled_from([None, "state.sqlite"])
 NEIGHBOURS = st.sampled_from(["add_remove", "replace_one", "label_only"])
@@ -56,7 +56,7 @@ def releasing(function):
                 assert not (folder / "labels.csv").exists()
                 for path in folder.glob("state.sqlite"):
                     with contextlib.closing(sqlite3.connect(path)) as database:
-                        assert not database.execute("SELECT count(*) FROM answers").fetchone()[0]
+                        assert not database.execute("SELECT count(*) FROM batches WHERE number > 0").fetchone()[0]
                 raise
             release.save("out")
             assert type(release).load("out").certificate == release.certificate
@@ -92,7 +92,9 @@ def with_account(dataset, epsilon, delta, budget_filter, session_epsilon, counts
             raise
         opened = bytes_of(folder)
         try:
-            aggregation.label(counts=counts, num_classes=2, epsilon=session_epsilon, delta=1e-6, cutoff=2, account=account)
+            aggregation.label(
+                counts=counts, num_classes=2, epsilon=session_epsilon, delta=1e-6, num_teachers=900, account=account
+            )
         except ArgumentError:
             assert bytes_of(folder) == opened
             raise
@@ -117,7 +119,7 @@ def opened(path):
 
 
 def certified(kind, **values):
-    release = aggregation.label(counts=[[900, 0]], num_classes=2, epsilon=1.0, delta=1e-5, cutoff=2)
+    release = aggregation.label(counts=[[900, 0]], num_classes=2, epsilon=1.0, delta=1e-5, cutoff=2, num_teachers=900)
     return kind(certificate=release.certificate, **values)
 
 
@@ -156,8 +158,8 @@ def answer_with(parameters, counts, state):
 
 
 COMMON = {**BUDGET, "cutoff": integers(1, 5), "neighbours": NEIGHBOURS, "state": STATE, "noise": NOISE}
-SCORES = st.sampled_from([np.full((900, 2, 2), 0.5), [[[1.0, -1.0], [np.nan, np.inf]]]])
-TEACHERS = st.sampled_from([None, 9, 900])
+CLASS_SCORES = st.sampled_from([np.full((2, 9, 2), 0.5), [[[1.0, -1.0]] * 9, [[np.nan, np.inf]] * 9]])
+TEACHERS = st.sampled_from([9, 9, 900])
 MECHANISMS = {
     "build_mechanism": Door(mechanisms.build_mechanism, {"parameters": GIVEN}),
     "distance_to_instability": Door(mechanisms.distance_to_instability, {"counts": COUNTS}),
@@ -181,7 +183,7 @@ AGGREGATION = {
     ),
     "label_soft": Door(
         releasing(aggregation.label_soft),
-        {"scores": SCORES, "bins": integers(3, 9), "mechanism": STABILITY, **COMMON},
+        {"scores": SCORES, "num_teachers": st.just(9), "bins": integers(3, 9), "mechanism": STABILITY, **COMMON},
         weight=0.5,
     ),
     "label_fractions": Door(
@@ -198,7 +200,8 @@ AGGREGATION = {
     "average_scores": Door(
         releasing(aggregation.average_scores),
         {
-            "scores": SCORES,
+            "scores": CLASS_SCORES,
+            "num_teachers": st.just(9),
             "norm": EPSILON,
             **{name: COMMON[name] for name in ("epsilon", "delta", "neighbours", "state", "noise")},
         },
@@ -217,7 +220,7 @@ AGGREGATION = {
         weight=0.5,
     ),
     "ScoreSession.answer": Door(scoring, {"sums": st.just([[5, -5], [900, 0]]), "query_ids": NAMES}, weight=0.3),
-    "add_scores": Door(adding_scores, {"scores": SCORES, "norm": EPSILON}),
+    "add_scores": Door(adding_scores, {"scores": CLASS_SCORES, "norm": EPSILON}),
     "empty_sums": Door(aggregation.empty_sums, {"num_queries": integers(), "num_classes": integers()}),
     "LabelSession": Door(
         lambda **given: scratch_session(aggregation.LabelSession, given),
@@ -232,7 +235,14 @@ AGGREGATION = {
     ),
     "SoftLabelSession": Door(
         lambda **given: scratch_session(aggregation.SoftLabelSession, given),
-        {"bins": integers(3, 9), "mechanism": STABILITY, "num_classes": OPTION, "num_queries": integers(3, 9), **COMMON},
+        {
+            "bins": integers(3, 9),
+            "mechanism": STABILITY,
+            "num_classes": OPTION,
+            "num_teachers": TEACHERS,
+            "num_queries": integers(3, 9),
+            **COMMON,
+        },
         weight=0.5,
     ),
     "FractionSession": Door(
@@ -246,18 +256,18 @@ AGGREGATION = {
         weight=0.5,
     ),
     "LabelSession.answer": Door(
-        answering(aggregation.LabelSession, num_classes=2, epsilon=1.0, delta=1e-5, cutoff=5),
-        {"odd": VOTES, "counts": st.none(), "query_ids": NAMES, "first": st.just([[0] * 900, [1] * 900]), "given": st.just({})},
+        answering(aggregation.LabelSession, num_classes=2, epsilon=1.0, delta=1e-5, cutoff=5, num_teachers=9),
+        {"odd": VOTES, "counts": st.none(), "query_ids": NAMES, "first": st.just([[0] * 9, [1] * 9]), "given": st.just({})},
         weight=0.3,
         kept=("first", "given"),
     ),
     "SoftLabelSession.answer": Door(
-        answering(aggregation.SoftLabelSession, bins=5, epsilon=1.0, delta=1e-5, cutoff=5),
+        answering(aggregation.SoftLabelSession, bins=5, epsilon=1.0, delta=1e-5, cutoff=5, num_teachers=9),
         {
             "odd": SCORES,
             "bins": integers(3, 5),
             "query_ids": NAMES,
-            "first": st.just(np.full((2, 900), 0.3)),
+            "first": st.just(np.full((2, 9), 0.3)),
             "given": st.just({}),
         },
         weight=0.3,
@@ -301,7 +311,7 @@ AGGREGATION = {
         {
             "candidates": st.sampled_from([[[[900, 0], [450, 450]], [[0, 900], [900, 0]]], [np.array([[300, 600]])]]),
             "num_classes": integers(2, 2),
-            "num_teachers": st.sampled_from([None, 900]),
+            "num_teachers": st.just(900),
             "repetitions": integers(2, 3),
             "mechanism": MECHANISM,
             **{name: COMMON[name] for name in ("epsilon", "delta", "cutoff", "neighbours")},
