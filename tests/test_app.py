@@ -225,7 +225,7 @@ def test_public_numbers_that_protect_nobody_are_warned_of(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     weak = ["privacy.epsilon=12", "privacy.delta=0.01", "privacy.population=10000"]
     np.save("votes.npy", np.zeros((50, 400), dtype=np.int64))
-    assert dispatch(["label", "predictions=votes.npy", "num_classes=2", "out=labels", *weak]) == 0
+    assert dispatch(["label", "predictions=votes.npy", "num_teachers=400", "num_classes=2", "out=labels", *weak]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(" is above")[0] for line in lines] == ["Warning: epsilon 12", "Warning: delta 0.01"]
     assert dispatch(["plan", "num_teachers=50", "num_queries=20", *weak]) == 0

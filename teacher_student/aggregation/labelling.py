@@ -66,8 +66,6 @@ def label(
         PrivacyWarning: before any noise is drawn, where public numbers show that epsilon or delta protects next to nobody, or
             that labels of a noisy maximum would be mostly noise.
 
-    >>> votes = [[0] * 990 + [1] * 10, [0] * 500 + [1] * 500]
-    >>> release = label(votes, num_classes=2, epsilon=1.0, delta=1e-5)
     >>> votes = [[0] * 3990 + [1] * 10, [0] * 2000 + [1] * 2000]
     >>> release = label(votes, num_classes=2, epsilon=1.0, delta=1e-5, num_teachers=4000)
     >>> release.labels, release.certificate.epsilon
@@ -91,12 +89,8 @@ def label(
         **options,
     )
     parameters = session.mechanism.parameters
-    found = weak_promise(epsilon, delta, population)
-    if num_teachers is not None:
-        found += mostly_noise(
-            parameters,
-            Request(num_teachers=num_teachers, num_queries=len(votes), epsilon=epsilon, delta=delta, num_classes=max(2, classes)),
-        )
-    warn(found)
+    assert num_teachers is not None  # check_votes saw to it
+    sizes = Request(num_teachers=num_teachers, num_queries=len(votes), epsilon=epsilon, delta=delta, num_classes=max(2, classes))
+    warn(weak_promise(epsilon, delta, population) + mostly_noise(parameters, sizes))
     session.ask(votes, None if state is None else range(len(votes)))
     return session.release()

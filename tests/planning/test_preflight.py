@@ -114,12 +114,12 @@ def test_label_warns_before_any_noise_is_drawn() -> None:
     votes = np.zeros((1000, 30), dtype=int)
     noise = NoNoise(np.random.default_rng(0))
     with pytest.warns(PrivacyWarning) as seen, pytest.raises(AssertionError):
-        label(votes, num_classes=2, epsilon=1.0, delta=1e-3, mechanism="gnmax", population=10_000, noise=noise)
+        label(votes, num_classes=2, num_teachers=30, epsilon=1.0, delta=1e-3, mechanism="gnmax", population=10_000, noise=noise)
     assert str(seen[0].message) == DELTA
     assert str(seen[1].message).startswith("expect only")
     assert [warning.filename for warning in seen] == [__file__, __file__]
 
 
 def test_clear_calls_of_label_warn_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
-    label(np.zeros((5, 1000), dtype=int), num_classes=2, epsilon=1.0, delta=1e-5, population=10_000)
+    label(np.zeros((5, 1000), dtype=int), num_classes=2, num_teachers=1000, epsilon=1.0, delta=1e-5, population=10_000)
     assert not [warning for warning in recwarn if issubclass(warning.category, PrivacyWarning)]
