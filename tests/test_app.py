@@ -97,7 +97,7 @@ def test_without_arguments_it_says_what_it_can_do(capsys):
         (["run", "budget.ledger=l", "budget.filter=sum"], "budget.filter must be one of"),
         (["label", "counts=x.npy", "num_classes=2", "out=x", "budget.ledger=l"], "budget.dataset must be a public name"),
         (["ledger"], "ledger must be the file of a ledger"),
-        (["ledger", "nowhere.sqlite"], "nowhere.sqlite, which is not there"),
+        (["ledger", "nowhere.sqlite"], "nowhere.sqlite, which does not exist"),
         (["ledger", "a", "b"], "ledger must be given one file, got 2"),
         (["ledger", "jsn=true"], "did you mean json?"),
     ],

@@ -1,4 +1,4 @@
-"""What a ledger refuses: bad names and budgets, claims that do not hold, and sessions that do not fit those before them."""
+"""What a ledger refuses: bad names and budgets, false claims, and sessions that do not fit the earlier ones."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from teacher_student.privacy import NEIGHBOURS, Filter, Parameters, make_filter
 
 
 def check_dataset(dataset: object) -> str:
-    """Return a public name, or refuse it."""
+    """Return `dataset` if it can be a public name."""
     if not isinstance(dataset, str) or not dataset:
         raise ArgumentError(f"dataset must be a public name of the private data, got {dataset!r}")
     return dataset
 
 
 def check_budget(dataset: str, epsilon: float | None, delta: float | None, filter_name: str) -> Filter | None:
-    """Return the filter with this budget, None where no budget is given."""
+    """Return the filter with this budget, or None if no budget is given."""
     if epsilon is not None and delta is not None:
         return make_filter(filter_name, epsilon, delta)
     if (epsilon is None) != (delta is None):
@@ -30,13 +30,13 @@ def check_budget(dataset: str, epsilon: float | None, delta: float | None, filte
 
 
 def check_entry(entry: LedgerEntry) -> None:
-    """Refuse an unknown relation, or a claim that the parameters do not bear out."""
+    """Refuse an unknown relation, or a claim below what the parameters cost."""
     choice("neighbours", entry.neighbours, NEIGHBOURS)
     check_claim(entry.parameters, entry.epsilon, entry.delta)
 
 
 def agreed_budget(connection: sqlite3.Connection, dataset: str, given: Filter | None) -> Filter | None:
-    """Return the budget that holds for a dataset: the account's own, else the one given; refuse one that differs from it."""
+    """Return the budget of a dataset: the account's own, else the given one; refuse a given one that differs from it."""
     kept = connection.execute("SELECT filter, epsilon, delta FROM accounts WHERE dataset = ?", [dataset]).fetchone()
     if kept is not None:
         own = make_filter(*kept)
@@ -52,14 +52,14 @@ def agreed_budget(connection: sqlite3.Connection, dataset: str, given: Filter | 
 
 
 def check_claim(parameters: Parameters, epsilon: float, delta: float) -> None:
-    """Refuse a claim that `parameters` do not bear out."""
+    """Refuse a claim below what `parameters` cost."""
     found = parameters.epsilon(delta)
     if not found <= epsilon:  # NaN and infinity fail as well
         raise ArgumentError(f"epsilon must be at least {found:.6g} at delta {delta:g} by its parameters, got {epsilon:g}")
 
 
 def check_same(old: LedgerEntry, new: LedgerEntry) -> None:
-    """Refuse a session that was entered at another cost, or on other data: its entry would not cover it."""
+    """Refuse a session that was entered at another cost or on other data: that entry does not cover it."""
     kept, given = old.to_dict(), new.to_dict()
     for name in ("dataset", "neighbours", "epsilon", "delta", "parameters"):
         if kept[name] != given[name]:
@@ -70,7 +70,7 @@ def check_same(old: LedgerEntry, new: LedgerEntry) -> None:
 
 
 def check_fits(before: Sequence[LedgerEntry], entry: LedgerEntry, budget: Filter | None) -> None:
-    """Refuse an entry under another relation than those `before` it, or that takes them past their `budget`, if there is one."""
+    """Refuse an entry whose relation differs from those `before` it, or that exceeds their `budget` if there is one."""
     for other in before:
         if other.neighbours != entry.neighbours:
             raise ArgumentError(

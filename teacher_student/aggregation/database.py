@@ -1,7 +1,7 @@
-"""SQLite as this room uses it: one writer at a time, on disk when a transaction ends, files of mode 0600.
+"""SQLite for sessions and ledgers: one writer at a time, data on disk when a transaction ends, files of mode 0600.
 
-A file's transaction opens its own connection and closes it, so that none outlives a fork (SQLite's locks do not survive one);
-while one is open, no other thread of the process can fork.
+Each transaction on a file opens and closes its own connection, so that no connection survives a fork (SQLite's locks do not).
+While one is open, no other thread of the process can fork.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from teacher_student.arguments import ArgumentError, file_path
 _Migrations = tuple[tuple[str, ...], ...]
 
 _WAIT = 600.0
-"""Seconds to wait for another process that is answering from the same file."""
+"""Seconds to wait for another process that has the file locked."""
 
 _open_transactions = threading.RLock()
 if hasattr(os, "register_at_fork"):
@@ -34,15 +34,15 @@ if hasattr(os, "register_at_fork"):
 
 @dataclasses.dataclass(frozen=True)
 class Schema:
-    """What a kind of file holds, in every version that it ever had.
+    """The tables of one kind of file, in every version.
 
     Attributes:
-        name: the argument that such a file is given as, for messages.
-        owner: whose file it is, in words: "a ledger's".
+        name: name of the argument by which users pass such a file, for messages.
+        owner: owner of the file, for messages: "a ledger's".
         mark: SQLite's application id of such files.
         table: a table that every version has.
-        unmarked: the last version whose files did not carry the mark.
-        migrations: statements n take a file from version n to n + 1.
+        unmarked: the last version whose files do not carry the mark.
+        migrations: entry n holds the statements that upgrade a file from version n to n + 1.
     """
 
     name: str
@@ -53,16 +53,16 @@ class Schema:
     migrations: _Migrations
 
     def bring_up(self, connection: sqlite3.Connection) -> int:
-        """Bring a file, within its transaction, to the newest version; return the version that it had, 0 for an empty file.
+        """Upgrade a file, within its transaction, to the newest version; return the version that it had, 0 for an empty file.
 
         Raises:
-            ArgumentError: the file is another program's, or of a version that is not known yet.
+            ArgumentError: the file belongs to another program, or has a newer version than this program knows.
         """
         version, mark = (int(connection.execute(f"PRAGMA {field}").fetchone()[0]) for field in ("user_version", "application_id"))
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         ours = self.table in tables and mark == (self.mark if version > self.unmarked else 0)
         if (version or tables or mark) and not (version > 0 and ours):
-            raise ArgumentError(f"{self.name} must be {self.owner} file, got one of another kind")
+            raise ArgumentError(f"{self.name} must be {self.owner} file, got a file of another kind")
         newest = len(self.migrations)
         if version > newest:
             raise ArgumentError(
@@ -77,18 +77,18 @@ class Schema:
 
 
 class Database(ABC):
-    """Something that runs transactions, one at a time."""
+    """Runs transactions, one at a time."""
 
     @abstractmethod
     def transaction(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
-        """Open a transaction. It is permanent when the block ends, and undone if the block fails."""
+        """Open a transaction: committed when the block ends, rolled back if the block raises."""
 
-    def close(self) -> None:  # noqa: B027 - most have nothing open between transactions
-        """Give back what is held between transactions."""
+    def close(self) -> None:  # noqa: B027 - most hold nothing between transactions
+        """Release what is held between transactions."""
 
 
 class MemoryDatabase(Database):
-    """A database that is gone with the process; refused in a forked child, where it would be a second copy of one budget."""
+    """A database in memory. Refused in a forked child, where it would be a second copy of the same budget."""
 
     def __init__(self) -> None:
         self._process = os.getpid()
@@ -100,27 +100,29 @@ class MemoryDatabase(Database):
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Open a transaction under the session's lock."""
         if os.getpid() != self._process:
-            raise ArgumentError("session must be used in the process that made it, got a forked copy; keep its state in a file")
+            raise ArgumentError(
+                "session must be used in the process that created it, got a forked copy; keep its state in a file"
+            )
         if not self._finalizer.alive:
             raise ArgumentError("session must be open, got one that was closed")
         with self._lock, _begun(self._connection):
             yield self._connection
 
     def close(self) -> None:
-        """Forget everything."""
+        """Close the connection; everything stored is lost."""
         with self._lock:
             self._finalizer()
 
 
 class FileDatabase(Database):
-    """A database in a file: write-ahead log, every commit forced to disk before it returns.
+    """A database in a file, with a write-ahead log; every commit is forced to disk before it returns.
 
     Args:
-        name: the argument that the file was given as, for messages.
-        path: the file; made with mode 0600 if it is not there. Its folder must exist.
+        name: name of the argument by which the file was passed, for messages.
+        path: the file; created with mode 0600 if it does not exist. Its folder must exist.
 
     Raises:
-        ArgumentError: here and in `transaction`, if the file cannot be read or written, is no database, or the disk is full.
+        ArgumentError: here and in `transaction`, if the file cannot be read or written, is not a database, or the disk is full.
     """
 
     def __init__(self, name: str, path: str | os.PathLike[str]) -> None:
@@ -135,7 +137,7 @@ class FileDatabase(Database):
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction that holds off the writers of all processes."""
+        """Open a transaction that excludes the writers of all processes."""
         try:
             with _open_transactions, contextlib.closing(self._connect()) as connection, _begun(connection):
                 yield connection
@@ -158,7 +160,7 @@ class FileDatabase(Database):
 
 @contextlib.contextmanager
 def _begun(connection: sqlite3.Connection) -> Iterator[None]:
-    """Begin with the write lock; commit, or roll back whatever the failure."""
+    """Take the write lock; commit when the block ends, roll back on any failure."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -170,7 +172,7 @@ def _begun(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Force a new file's name to disk, where the system can."""
+    """Force a new file's directory entry to disk, where the operating system can."""
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

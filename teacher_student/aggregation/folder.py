@@ -1,4 +1,4 @@
-"""Releases on disk: files that appear whole, and tables that agree with their certificate."""
+"""Releases on disk: files are written atomically, and tables must agree with their certificate."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CERTIFICATE_FILE = "certificate.json"
 
 
 def write_files(folder: str | os.PathLike[str], contents: Mapping[str, str]) -> None:
-    """Write each text under its name into `folder`, which is made if it does not exist; in order, each of them whole.
+    """Write each text to a file of its name in `folder`, in order and each file atomically. The folder is created if needed.
 
-    A file that holds the same bytes already is left as it is, so that what was interrupted can be done again.
+    A file that already holds the same bytes is left unchanged, so an interrupted call can be repeated.
 
     Raises:
         ArgumentError: one of the files exists with other contents, or the folder cannot be written.
@@ -35,16 +35,16 @@ def write_files(folder: str | os.PathLike[str], contents: Mapping[str, str]) -> 
 
 
 def check_against(certificate: Certificate, answers: Integers, *, least_paid: int, most_paid: int) -> None:
-    """Refuse answers that are not those of which the certificate speaks, or more than its parameters pay for.
+    """Refuse answers that the certificate does not describe, or that exceed what its parameters pay for.
 
     Args:
         certificate: of the release.
         answers: of any shape; `ABSTAIN`, `HALTED`, or at least 0 where answered.
-        least_paid: what these answers cost at least, in units of the cutoff.
-        most_paid: what they cost at most; less only where the cutoff was reached.
+        least_paid: smallest possible cost of these answers, in units of the cutoff.
+        most_paid: largest possible cost; the cost may be below it only if the cutoff was reached.
 
     Raises:
-        ArgumentError: they do not agree.
+        ArgumentError: answers and certificate disagree.
     """
     certificate.check_used()
     flat, used, parameters = answers.ravel(), certificate.used, certificate.parameters.one_session
@@ -62,12 +62,12 @@ def check_against(certificate: Certificate, answers: Integers, *, least_paid: in
 
 
 def count_abstentions(answers: Integers) -> int:
-    """Return how many queries were paid for without an answer."""
+    """Return the number of paid abstentions."""
     return int((answers == ABSTAIN).sum())
 
 
 def _is_there(path: Path, text: str) -> bool:
-    """Return whether the file holds `text`; refuse one that holds anything else."""
+    """Return whether the file exists and holds `text`; refuse a file with other contents."""
     if not path.exists():
         return False
     if path.read_bytes() == text.encode():
@@ -76,7 +76,7 @@ def _is_there(path: Path, text: str) -> bool:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Write a new file that is never seen half-written: under another name first, then linked to its own, which must be free."""
+    """Write a new file atomically: to a temporary name first, then linked to `path`, which must not exist."""
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:

@@ -1,21 +1,23 @@
-"""The ledger: what was ever spent on each dataset, and a refusal before more is spent than was meant to be.
+"""The ledger: records what every session spent on each dataset, and refuses a session that would exceed the budget.
 
-An entry is a session's whole cost, entered before its first noise is drawn. A session killed between its entry and its first
-state finds its entry again; what was never answered stays entered, since nobody can know how far it came.
+An entry is a session's whole cost, written before its first noise is drawn. A session that is killed between its entry and its
+first state finds its entry again. The entry stays even if nothing was answered, because nobody can know how far the session came.
 
-An account may have a budget. It, and the filter by which entries are added up, are fixed once given, since later sessions may be
-chosen for what earlier ones said (`teacher_student.privacy.filters`). Without a budget sessions are recorded and never refused;
-what they cost together is the sum of their epsilons at the sum of their deltas, which holds whenever one looks (the odometer of
-Rogers, Roth, Ullman, Vadhan 2016). A budget given later therefore counts what was recorded, and adds by plain sums.
+An account may have a budget. The budget and the filter that adds entries up are fixed once they are given, because later sessions
+may be chosen for what earlier ones released (`teacher_student.privacy.filters`). Without a budget, sessions are recorded and
+never refused; together they cost the sum of their epsilons at the sum of their deltas, a bound that holds at any time (the
+odometer of Rogers, Roth, Ullman, Vadhan 2016). A budget that is given later therefore counts what was recorded, and uses plain
+sums.
 
-Accounts go by a public name of the data, chosen by hand: never a fingerprint of it, which would tell whether a guess at all of
-the data is right. A fingerprint keyed with a secret of the file is kept beside the name (`Account.recognise`), to remind the
-keeper that the same records were charged under another name. It refuses nothing and is in no listing: an outcome that depended on
-it would be a function of the records that no noise covers. The file is private (mode 0600): with its key, a guess can be tried.
+An account is identified by a public name of the data, chosen by hand. It is never a fingerprint of the data, which would confirm
+a guess at all of the data. A fingerprint keyed with a secret of the file is kept beside the name (`Account.recognise`), to remind
+the data holder that the same records were charged under another name. It refuses nothing and appears in no listing, because such
+an outcome would be a function of the records that no noise protects. The file is private (mode 0600): its key allows guesses to
+be tested.
 
-The ledger also remembers the newest link of each session that it knows (see `witness`): a session whose files are rolled back,
-however it was done, is noticed as long as the ledger was not rolled back with them. Keep it on a disk of the machine: SQLite's
-write-ahead log does not work across machines.
+The ledger also remembers the newest link of each session (see `witness`). A session whose files were rolled back is detected,
+unless the ledger was rolled back with them. Keep the ledger on a local disk: SQLite's write-ahead log does not work across
+machines.
 """
 
 from __future__ import annotations
@@ -66,10 +68,10 @@ class Ledger:
     """A file of entries, shared by any number of processes.
 
     Args:
-        path: an SQLite file, made with mode 0600 if it is not there.
+        path: an SQLite file; created with mode 0600 if it does not exist.
 
     Raises:
-        ArgumentError: it is another program's file, of a newer version, or cannot be written.
+        ArgumentError: the file belongs to another program, has a newer version, or cannot be written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -79,12 +81,12 @@ class Ledger:
 
     @classmethod
     def existing(cls, path: str | os.PathLike[str]) -> Ledger:
-        """Open a ledger that is there already; a missing file is refused, not made, and what is no database is left as it is."""
+        """Open an existing ledger. A missing file is refused, not created; a file that is not a database is left unchanged."""
         if not file_path("ledger", path).is_file():
-            raise ArgumentError(f"ledger must be the file of a ledger, got {path}, which is not there")
+            raise ArgumentError(f"ledger must be the file of a ledger, got {path}, which does not exist")
         with Path(path).open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:
-                raise ArgumentError(f"ledger must be the file of a ledger, got {path}, which is none")
+                raise ArgumentError(f"ledger must be the file of a ledger, got {path}, which is not one")
         return cls(path)
 
     def account(
@@ -95,18 +97,20 @@ class Ledger:
         delta: float | None = None,
         filter: str = "basic",  # noqa: A002 - its name
     ) -> Account:
-        """Return the account of a dataset; it is opened if there is none. All sessions on it together stay within its budget.
+        """Return the account of a dataset, and open it if there is none. All its sessions together stay within its budget.
 
         Args:
-            dataset: a public name of the private data, the same for every session on it; not a hash or anything else that is
-                computed from it.
-            epsilon: for all sessions on the data together, ever. Fixed once it is given. None is the account's own, or no limit.
-            delta: likewise; given with epsilon.
-            filter: how sessions are added up, fixed likewise: basic (sums, always allowed), renyi (for many sessions) or gaussian
-                (for gnmax and confident_gnmax only). Only basic for an account on which sessions were recorded without a limit.
+            dataset: a public name of the private data, the same for every session on it. It must not be computed from the data,
+                not even as a hash.
+            epsilon: limit for all sessions on the data together, fixed once it is given. None takes the account's own limit, if
+                it has one.
+            delta: the same for delta; given together with epsilon.
+            filter: how sessions are added up, fixed once it is given: basic (sums, always allowed), renyi (for many sessions) or
+                gaussian (for gnmax and confident_gnmax only). An account with sessions recorded without a limit only allows
+                basic.
 
         Raises:
-            ArgumentError: a bad argument, or an account that has another budget or filter.
+            ArgumentError: a bad argument, or the account has another budget or filter.
         """
         given = check_budget(check_dataset(dataset), epsilon, delta, filter)
         with self._transaction() as connection:
@@ -117,14 +121,14 @@ class Ledger:
         return Account(self, dataset, budget)
 
     def datasets(self) -> list[str]:
-        """Return the public names of all data that have an entry or a budget, oldest first."""
+        """Return the public names of all datasets with an entry or a budget, oldest first."""
         with self._transaction() as connection:
             names = connection.execute("SELECT dataset FROM entries ORDER BY number").fetchall()
             names += connection.execute("SELECT dataset FROM accounts ORDER BY rowid").fetchall()
         return list(dict.fromkeys(name for (name,) in names))
 
     def budget(self, dataset: str) -> Filter | None:
-        """Return the budget of a dataset's account, None where there is no limit; nothing is opened."""
+        """Return the budget of a dataset's account, or None if it has no limit. Opens no account."""
         with self._transaction() as connection:
             return agreed_budget(connection, dataset, None)
 
@@ -134,7 +138,7 @@ class Ledger:
             return read_entries(connection, None if dataset is None else "dataset", dataset)
 
     def total(self, dataset: str, delta: float) -> float:
-        """Return the sum of the epsilons of a dataset's entries; 0 if there are none, infinite if their deltas exceed `delta`."""
+        """Return the sum of the epsilons of a dataset's entries: 0 without entries, infinite if their deltas exceed `delta`."""
         entries = self.entries(dataset)
         enough = math.fsum(entry.delta for entry in entries) <= probability("delta", delta) * (1 + 1e-12)  # sums of decimals
         return math.fsum(entry.epsilon for entry in entries) if enough else math.inf
@@ -144,16 +148,16 @@ class Ledger:
         return json.dumps([entry.to_dict() for entry in self.entries()], indent=2, allow_nan=False) + "\n"
 
     def enter(self, entry: LedgerEntry) -> tuple[LedgerEntry, ...]:
-        """Enter a session unless its dataset would then have spent more than its budget.
+        """Enter a session unless its dataset would then exceed its budget.
 
-        A session that is in the ledger already, at the same cost, is not entered again.
+        A session that is already in the ledger at the same cost is not entered again.
 
         Returns:
-            the entries of other sessions on the dataset that were there before.
+            The entries of the dataset that were made before this session's.
 
         Raises:
-            ArgumentError: the budget does not suffice, the parameters do not bear out the claim, the session was entered at
-                another cost, or earlier sessions are under another relation; nothing was entered.
+            ArgumentError: the budget is too small, the parameters cost more than the claim, the session was entered at another
+                cost, or earlier sessions have another neighbouring relation. Nothing was entered.
         """
         check_entry(entry)
         with self._transaction() as connection:
@@ -167,27 +171,27 @@ class Ledger:
             return tuple(before)
 
     def check(self, entry: LedgerEntry, budget: Filter | None) -> None:
-        """Refuse what `account` with this budget, and `enter` after it, would refuse now; nothing is written."""
+        """Refuse what `account` with this budget and then `enter` would refuse now. Writes nothing."""
         check_entry(entry)
         with self._transaction() as connection:
             agreed = agreed_budget(connection, entry.dataset, budget)
             check_fits(read_entries(connection, "dataset", entry.dataset), entry, agreed)
 
     def before(self, session: str, dataset: str) -> tuple[LedgerEntry, ...]:
-        """Return the entries of a dataset that were there when `session` was entered."""
+        """Return the entries of a dataset that were made before `session` was entered."""
         entries = self.entries(dataset)
         names = [entry.session for entry in entries]
         return tuple(entries[: names.index(session)]) if session in names else tuple(entries)
 
     def fingerprint_key(self) -> bytes:
-        """Return this file's secret key for fingerprints, the same ever after."""
+        """Return this file's secret key for fingerprints. It never changes."""
         with self._transaction() as connection:
             if not connection.execute("SELECT 1 FROM secret").fetchone():
                 connection.execute("INSERT INTO secret VALUES (?)", [secrets.token_bytes(_KEY_BYTES)])
             return bytes(connection.execute("SELECT key FROM secret").fetchone()[0])
 
     def recognise(self, dataset: str, fingerprints: Sequence[str]) -> tuple[str, ...]:
-        """Keep the fingerprints of a dataset's records; return the other datasets that one of them was kept for. Private."""
+        """Keep the fingerprints of a dataset's records; return other datasets with one of these fingerprints. Private."""
         places = ", ".join("?" * len(fingerprints))
         query = f"SELECT DISTINCT dataset FROM fingerprints WHERE fingerprint IN ({places}) AND dataset != ?"  # noqa: S608
         with self._transaction() as connection:
@@ -196,7 +200,7 @@ class Ledger:
             return tuple(sorted(name for (name,) in connection.execute(query, [*fingerprints, dataset])))
 
     def newest_link(self, session: str) -> tuple[int, str] | None:
-        """Return number and link of the newest batch of `session` whose answers may have been handed out, if any is known."""
+        """Return number and link of the newest batch of `session` whose answers may have been handed out, or None."""
         with self._transaction() as connection:
             found = connection.execute("SELECT number, link FROM links WHERE session = ?", [session]).fetchone()
         return None if found is None else (int(found[0]), str(found[1]))
@@ -212,7 +216,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction on a file of this version, brought up to it if it is older."""
+        """Open a transaction; upgrade the file first if it has an older version."""
         with self._database.transaction() as connection:
             _SCHEMA.bring_up(connection)
             yield connection
@@ -220,16 +224,16 @@ class Ledger:
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-    """One dataset's part of a ledger, with its budget. Give it to a session, and the session pays from it.
+    """One dataset's part of a ledger, with its budget. A session that is given an account pays from it.
 
-    All sessions that it was ever charged for are together (epsilon, delta)-private at its budget, however they were chosen;
-    without a budget, at the sums of their epsilons and deltas.
+    All sessions ever charged to it are together (epsilon, delta)-private at its budget, however they were chosen; without a
+    budget, at the sums of their epsilons and deltas.
 
     Attributes:
-        ledger: where it is written down.
+        ledger: the file that the account is in.
         dataset: public name of the private data.
-        budget: for all sessions on the data together, ever, and how they are added up; None where there was no limit when this
-            was made. One that was given since counts all the same.
+        budget: limit for all sessions on the data together, and how they are added up. None if there was no limit when this
+            object was made; a limit that was set since then applies all the same.
     """
 
     ledger: Ledger
@@ -238,27 +242,27 @@ class Account:
 
     @property
     def spent(self) -> float:
-        """How much of the budget is spent, as a part of 1; nothing where there is no limit."""
+        """Share of the budget that is spent, from 0 to 1; 0 without a limit."""
         claims = [entry.claim for entry in self.ledger.entries(self.dataset)]
         return self.budget.spent(claims) if self.budget else 0.0
 
     def pay(self, session: str, parameters: Parameters, *, neighbours: str, epsilon: float, delta: float) -> None:
-        """Enter a session's whole cost once, or raise `ArgumentError`; called before any noise is drawn."""
+        """Enter a session's whole cost once, before any noise is drawn; raise `ArgumentError` if it exceeds the budget."""
         self.ledger.enter(LedgerEntry(session, self.dataset, neighbours, epsilon, delta, parameters))
 
     def recognise(self, fingerprints: Sequence[str]) -> tuple[str, ...]:
         """Keep keyed fingerprints of the records (`Ledger.fingerprint_key`); return other names that they were charged under.
 
-        For the keeper's eyes: whether two tables are the same is private. Nothing may be refused or published for it.
+        For the data holder alone: whether two tables are the same is private. Nothing may be refused or published because of it.
         """
         return self.ledger.recognise(self.dataset, fingerprints)
 
     def witness(self, session: str) -> LedgerWitness:
-        """Return what notices that the state of `session` was rolled back."""
+        """Return the witness that detects a rollback of the state of `session`."""
         return LedgerWitness(self.ledger, session)
 
     def composition(self, session: str) -> tuple[dict[str, Any], ...]:
-        """Return what was entered before `session`, for its certificate."""
+        """Return the entries before `session`, in the form that its certificate lists."""
         return tuple(entry.to_public(ordinal) for ordinal, entry in enumerate(self.ledger.before(session, self.dataset)))
 
 
@@ -269,11 +273,11 @@ class LedgerWitness(LinkKeeper):
         self._ledger, self._session = ledger, session
 
     def newest(self) -> tuple[int, str] | None:
-        """Return what the ledger remembers."""
+        """Return the newest link that the ledger remembers."""
         return self._ledger.newest_link(self._session)
 
     def confirm(self, number: int, link: str) -> None:
-        """Have the ledger remember it."""
+        """Store the newest link in the ledger."""
         self._ledger.keep_link(self._session, number, link)
 
 
@@ -287,7 +291,7 @@ def check_ahead(
     delta: float,
     budget: tuple[float | None, float | None, str],
 ) -> None:
-    """Refuse a session that the account would refuse now, long before it is opened; no file is made, nothing is entered.
+    """Refuse a session that the account would refuse now, before the session is opened. Creates no file and enters nothing.
 
     Args:
         path: of the ledger.
@@ -295,8 +299,8 @@ def check_ahead(
         parameters: of the session.
         neighbours: the session's relation.
         epsilon: claimed by the session.
-        delta: likewise.
-        budget: epsilon, delta and filter, as `Ledger.account` will be given them.
+        delta: claimed by the session.
+        budget: epsilon, delta and filter, as they will be passed to `Ledger.account`.
 
     Raises:
         ArgumentError: a bad argument, or a budget that does not cover the session.

@@ -1,9 +1,9 @@
-"""What a ledger says when it is asked: for each account its entries, what they cost together, and what is left of its budget.
+"""Listings of a ledger: for each account its entries, their total cost, and how much of its budget is spent.
 
-The listing is the keeper's. Relation, mechanism, parameters, epsilon and delta of the entries, and the totals, are public facts:
-they are in the certificates, and may be published. Names of data and of sessions and times are not secret by any theorem, yet
-they tell what was done when; leave them out of what you publish. What is secret (noisy thresholds, votes, labels not released,
-links, fingerprints and their key) is not in a listing at all.
+A listing is for the data holder. Relation, mechanism, parameters, epsilon and delta of the entries and the totals are public:
+they are in the certificates. Names of datasets and sessions, and times, are not protected by any theorem, but they show what was
+done when, so leave them out of anything that you publish. Secrets (noisy thresholds, votes, unreleased labels, links,
+fingerprints and their key) are never part of a listing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from teacher_student.privacy import Composition, Filter
 
 @dataclasses.dataclass(frozen=True)
 class AccountStatement:
-    """One dataset's account.
+    """The account of one dataset.
 
     Attributes:
         dataset: public name of the private data.
@@ -35,7 +35,7 @@ class AccountStatement:
 
     @property
     def epsilon(self) -> float:
-        """Sum of the epsilons: with `delta`, what all sessions cost together, however they were chosen."""
+        """Sum of the epsilons. With `delta` it bounds the cost of all sessions together, however they were chosen."""
         return math.fsum(entry.epsilon for entry in self.entries)
 
     @property
@@ -45,11 +45,11 @@ class AccountStatement:
 
     @property
     def spent(self) -> float | None:
-        """Part of the budget that is spent, by its own filter; None without one."""
+        """Share of the budget that is spent, by the account's filter; None without a budget."""
         return None if self.budget is None else self.budget.spent([entry.claim for entry in self.entries])
 
     def composed(self) -> float | None:
-        """Return the epsilon at `delta` of the same list, had it been fixed before its first session (seconds), or None."""
+        """Return the epsilon at `delta` of the same sessions if their list had been fixed beforehand, or None. Takes seconds."""
         if not 0 < self.delta < 1:
             return None
         counts: dict[Any, int] = {}
@@ -73,12 +73,12 @@ class AccountStatement:
         }
 
     def to_text(self, *, composed: bool = False) -> str:
-        """Return the statement as lines."""
+        """Return the statement as text, a line for each session."""
         relation = f" ({self.entries[0].neighbours})" if self.entries else ""
         sessions = "1 session" if len(self.entries) == 1 else f"{len(self.entries)} sessions"
         lines = [f"{self.dataset}{relation}: {sessions}, together epsilon {self.epsilon:.6g}, delta {self.delta:.3g}"]
         if composed and (bound := self.composed()) is not None:
-            lines.append(f"  had the list been fixed before the first of them: epsilon {bound:.6g} at delta {self.delta:.3g}")
+            lines.append(f"  if this list had been fixed beforehand: epsilon {bound:.6g} at delta {self.delta:.3g}")
         if self.budget is not None:
             limit = f"epsilon {self.budget.epsilon:.6g}, delta {self.budget.delta:.3g}"
             lines.append(f"  budget {limit}, by the {self.budget.name} filter: {100 * (self.spent or 0.0):.4g} % spent")
@@ -89,10 +89,10 @@ class AccountStatement:
 
 
 def statements(ledger: Ledger, dataset: str | None = None) -> list[AccountStatement]:
-    """Return the statement of one dataset's account, or of all.
+    """Return the statement of one dataset's account, or of all accounts.
 
     Raises:
-        ArgumentError: the ledger knows no such dataset.
+        ArgumentError: the dataset is not in the ledger.
     """
     names = ledger.datasets()
     if dataset is not None and dataset not in names:

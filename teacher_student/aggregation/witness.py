@@ -1,17 +1,18 @@
-"""A second file that notices when a session's state file is not the one that it was.
+"""A second file that detects when a session's state file was rolled back, replaced or copied.
 
 A state file that is restored from a backup, replaced, or copied beside the original would spend the same budget twice, under the
-same secret threshold. The state file is a chain of batches, each link the hash of all before it; the witness remembers which file
-it belongs to and the newest link whose answers may have been handed out. A state file that lacks this link is refused.
+same secret threshold. The state file is a chain of batches; each link is a hash of the batch and of the link before it. The
+witness remembers which file it belongs to and the newest link whose answers may have been handed out. A state file without this
+link is refused.
 
-Order of writing: witness (made), state file (made), then for every batch: state file, witness, and only then the answers. Killed
-in between, the witness is behind the state file and never ahead of it.
+Order of writing: the witness is created, then the state file; for every batch the state file is written, then the witness, and
+only then are answers handed out. If the process is killed in between, the witness is behind the state file and never ahead of it.
 
-**What it cannot see.** The witness lies beside the state file, so whoever puts *both* back as they once were goes unnoticed, as
-long as the state file keeps its inode: a snapshot of the disk that is restored, and also a plain copy of the two files written
-over the originals (`cp` keeps the inode of what it overwrites). The witness is a guard against mishaps with one file, not against
-this. A session with an account is guarded further: the ledger remembers its newest link as well (`ledger.LedgerWitness`), and all
-three files must be put back together to deceive it. Keep the ledger elsewhere, and out of the backup that covers the sessions.
+**What it cannot detect.** The witness lies beside the state file. If *both* are restored and the state file keeps its inode,
+nothing is noticed: by restoring a snapshot of the disk, or by copying two saved files over the originals (`cp` keeps the inode of
+the file that it overwrites). The witness guards against mishaps with one file only. A session with an account has a further
+guard: the ledger also remembers its newest link (`ledger.LedgerWitness`), so all three files would have to be restored together.
+Keep the ledger elsewhere, and out of the backup that covers the sessions.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from pathlib import Path
 from teacher_student.aggregation.database import FileDatabase
 from teacher_student.arguments import ArgumentError, file_path
 
-_REMEDY = "go on with the original, or start a new session with a budget of its own"
+_REMEDY = "continue with the original, or start a new session with its own budget"
 
 
 class LinkKeeper(ABC):
-    """Something beside a state file that remembers the newest link of its chain."""
+    """Remembers the newest link of a state file's chain, outside of that file."""
 
     @abstractmethod
     def newest(self) -> tuple[int, str] | None:
@@ -37,10 +38,10 @@ class LinkKeeper(ABC):
 
     @abstractmethod
     def confirm(self, number: int, link: str) -> None:
-        """Remember the newest link; called between the commit of its batch and the return of its answers."""
+        """Store the newest link. Called after its batch is committed and before its answers are returned."""
 
     def check(self, state: sqlite3.Connection) -> int | None:
-        """Refuse a state file, open as `state`, that lacks the newest link handed out; return that link's number."""
+        """Refuse a state file, open as `state`, without the newest link handed out; return that link's number, or None."""
         newest = self.newest()
         if newest is not None and not _has_link(state, *newest):
             raise ArgumentError(f"state must hold every answer that was handed out, got a file that was rolled back; {_REMEDY}")
@@ -51,13 +52,13 @@ class Witness(LinkKeeper):
     """The witness of the state file at `path`, kept in `PATH.witness`.
 
     Args:
-        path: the state file; made if neither it nor its witness exists.
+        path: the state file; created if neither it nor its witness exists.
 
     Attributes:
-        session: a name that no other session has, written down before anything else of the session.
+        session: unique name of the session, written before anything else of the session.
 
     Raises:
-        ArgumentError: the state file has content but no witness, or is not the file that the witness knows.
+        ArgumentError: the state file has content but no witness, or is not the file that the witness was made for.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -75,7 +76,7 @@ class Witness(LinkKeeper):
             (self.session,) = connection.execute("SELECT session FROM witness").fetchone()
 
     def newest(self) -> tuple[int, str] | None:
-        """Return the newest link handed out; refuse a state file that is not the one that this witness was made for."""
+        """Return the newest link handed out; refuse a state file that this witness was not made for."""
         with self._database.transaction() as connection:
             inode, number, link = connection.execute("SELECT inode, number, link FROM witness").fetchone()
         if inode != self._inode():
@@ -83,7 +84,7 @@ class Witness(LinkKeeper):
         return None if number is None else (int(number), str(link))
 
     def confirm(self, number: int, link: str) -> None:
-        """Remember the newest link."""
+        """Store the newest link."""
         with self._database.transaction() as connection:
             connection.execute(
                 "UPDATE witness SET number = ?, link = ? WHERE number IS NULL OR number < ?", [number, link, number]

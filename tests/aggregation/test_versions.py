@@ -190,7 +190,7 @@ def test_another_program_s_database_is_refused_and_left_alone(tmp_path: Path, ma
     make(path)
     with opened(path) as connection:
         before = list(connection.iterdump())
-    with pytest.raises(ts.ArgumentError, match=r"^(ledger|state) must be a \w+'s file, got one of another kind$"):
+    with pytest.raises(ts.ArgumentError, match=r"^(ledger|state) must be a \w+'s file, got a file of another kind$"):
         open_it(path)
     with opened(path) as connection:
         assert list(connection.iterdump()) == before
