@@ -111,8 +111,8 @@ FEWER = ("data.components=null", "teachers.number=100", "teachers.training.steps
 SPARSE = (
     "queries.order=random",
     "student.settings.propagation=0",
-    "student.settings.method=virtual_adversarial",
-    "student.settings.entropy_weight=0.3",
+    "student/method=virtual_adversarial",
+    "student.settings.method.entropy_weight=0.3",
     "+student.settings.prior_precision=5.0",
 )
 """What a few hard labels want of a student."""

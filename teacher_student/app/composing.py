@@ -17,6 +17,7 @@ from teacher_student.arguments import ArgumentError
 
 def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
     """Compose a config; a wrong override is an `ArgumentError` of one line."""
+    overrides = accept_old_names(overrides)
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(configs.conf_folder())):
             return hydra.compose(config_name, list(overrides))
@@ -24,6 +25,17 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
         raise ArgumentError(f"overrides must choose of a group by name, as in data=adult, got {' '.join(overrides)}") from error
     except (HydraException, OmegaConfBaseException, ValueError) as error:  # Hydra raises a bare ValueError for GROUP=null
         raise ArgumentError(one_line(error, config_name, overrides)) from error
+
+
+_OF_METHODS = tuple(
+    f"student.settings.{name}=" for name in ("confidence", "rounds", "temperature", "mixing", "radius", "entropy_weight")
+)
+"""Settings that `StudentSettings` accepts in this version, and that no config has any more."""
+
+
+def accept_old_names(overrides: Sequence[str]) -> list[str]:
+    """Return overrides in which settings that have moved are added, as Hydra would refuse them otherwise."""
+    return [f"+{override}" if override.startswith(_OF_METHODS) else override for override in overrides]
 
 
 def check_given(config: DictConfig) -> None:

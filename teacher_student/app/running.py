@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from teacher_student.app import configs
-from teacher_student.app.composing import compose
+from teacher_student.app.composing import accept_old_names, compose
 from teacher_student.app.settings import check_complete, light_settings, settings_from_config
 from teacher_student.app.slips import check_flags, complain, one_line
 from teacher_student.arguments import ArgumentError
@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
     if not any(argument.split("=")[0] in ("--hydra-help", "--info", "--version") for argument in arguments):
         check_flags(arguments, "run", FLAGS)
         check_overrides(arguments)
-    sys.argv = ["teacher-student run", *arguments]
+    sys.argv = ["teacher-student run", *accept_old_names(arguments)]
     hydra.main(version_base="1.3", config_path=str(configs.conf_folder()), config_name="run")(_run_one)()
     return 0
 

@@ -91,9 +91,14 @@ class RunSettings:
             "mechanism": {"name": self.privacy.mechanism, **self.privacy.options},
             "teachers": {"number": self.num_teachers, "training": self.training.to_dict()},
             "learner": _numbers(_described(self.learner)),
-            "student": {"network": _described(self.student_network), "settings": dataclasses.asdict(self.student)},
+            "student": {"network": _described(self.student_network), "settings": _student_choices(self.student)},
         }
         return dict(_flat(tree))
+
+
+def _student_choices(student: StudentSettings) -> dict[str, Any]:
+    method = student.learning_method
+    return dataclasses.asdict(student) | {"method": {"name": method.name, **dataclasses.asdict(method)}}
 
 
 def _described(thing: Any) -> dict[str, Any]:

@@ -18,11 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from teacher_student.arguments import ArgumentError, finite_number, positive_integer, positive_number
-from teacher_student.student.augmentations import Views, views_of
+from teacher_student.student.augmentations import views_of
 from teacher_student.student.fitting import LARGEST_SEED, check_points, fit_once, quiet
 from teacher_student.student.label_noise import LabelNoise
-from teacher_student.student.methods import Method
-from teacher_student.student.methods.interface import Labeled, Networks
+from teacher_student.student.methods import Labeled, Learning, Method
 from teacher_student.student.module import Report, Student
 from teacher_student.student.settings import StudentSettings
 from teacher_student.student.targets import Targets
@@ -82,30 +81,23 @@ class ByScores:
         return cost - self.step * (scores * moved).sum(1)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Correction(Method):
     """How a student moves from what it was.
 
-    Args:
-        settings: how the student learns.
-        noise: of labels; not used.
-        views: of the points.
-        before: the network to correct.
+    Attributes:
+        before: the network to correct, frozen.
         by: what its move is made of.
     """
 
     uses_unlabeled = False
+    before: nn.Module
+    by: ByVotes | ByScores
 
-    def __init__(
-        self, settings: StudentSettings, noise: LabelNoise, views: Views, before: nn.Module, by: ByVotes | ByScores
-    ) -> None:
-        super().__init__(settings, noise, views)
-        self.before = before.requires_grad_(requires_grad=False)
-        self.by = by
-
-    def labeled_loss(self, networks: Networks, labeled: Labeled) -> Tensor:
+    def labeled_loss(self, learning: Learning, labeled: Labeled) -> Tensor:
         """Return the weighted mean of the points' losses; `labeled.probabilities` are what was released about them."""
-        before = self.before.eval()(labeled.features)
-        losses = self.by.losses(before, networks.student(labeled.features), labeled.probabilities)
+        before = self.before.to(labeled.features.device).eval()(labeled.features)
+        losses = self.by.losses(before, learning.student(labeled.features), labeled.probabilities)
         return (losses * labeled.weights).sum() / labeled.weights.sum().clamp_min(1)
 
 
@@ -142,11 +134,12 @@ def correct_student(
         raise ArgumentError(f"by must be ByVotes(step) or ByScores(step, shrinkage), got {by!r}")
     check_points(features, released)
     positive_integer("seed", seed, minimum=0, maximum=LARGEST_SEED)
-    plain = dataclasses.replace(settings, method="supervised", prior_precision=0.0, weight_decay=0.0)
-    points, kept = torch.as_tensor(features), copy.deepcopy(before).train()
+    points, kept = torch.as_tensor(features), copy.deepcopy(before).requires_grad_(requires_grad=False)
+    correction = Correction(before=kept, by=by)
+    plain = dataclasses.replace(settings, method=correction, prior_precision=0.0, weight_decay=0.0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         noise = LabelNoise(0.0, released.probabilities.shape[1])
-        method = Correction(plain, noise, views_of(points, plain.augmentation), kept, by)
+        views = views_of(points, plain.augmentation)
         network = copy.deepcopy(before).requires_grad_().train()
-        return fit_once(network, method, points, released, plain, quiet(trainer_options), report).eval()
+        return fit_once(network, points, released, plain, noise, views, quiet(trainer_options), report).eval()

@@ -17,9 +17,8 @@ from torch.nn import functional as F
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 from teacher_student.arguments import ArgumentError, positive_integer
-from teacher_student.student.augmentations import views_of
-from teacher_student.student.label_noise import known_noise
-from teacher_student.student.methods import METHODS, Method
+from teacher_student.student.augmentations import Views, views_of
+from teacher_student.student.label_noise import KnownNoise, known_noise
 from teacher_student.student.module import Report, Student
 from teacher_student.student.propagation import propagate
 from teacher_student.student.settings import StudentSettings
@@ -65,34 +64,35 @@ def fit_student(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         noise = known_noise(settings.label_noise, targets.probabilities.shape[1])
-        method = METHODS[settings.method](settings, noise, views_of(points, settings.augmentation))
-        released = targets
-        for fit in range(1, method.rounds + 1):
-            last = fit == method.rounds  # only the last one's curves are kept
+        views, method, released = views_of(points, settings.augmentation), settings.learning_method, targets
+        for fit in range(1, method.num_fits + 1):
+            last = fit == method.num_fits  # only the last one's curves are kept
             options = quiet(trainer_options) | ({} if last else {"logger": False})
-            student = fit_once(network(), method, points, targets, settings, options, report)
+            student = fit_once(network(), points, targets, settings, noise, views, options, report)
             if not last:
-                targets = method.next_targets(released, torch.as_tensor(predict_probabilities(student.publishable, features)))
+                said = torch.as_tensor(predict_probabilities(student.publishable, features))
+                targets = method.next_targets(released, said, noise, settings.unlabeled_weight)
     return student.eval()
 
 
 def fit_once(
     network: nn.Module,
-    method: Method,
     points: Tensor,
     targets: Targets,
     settings: StudentSettings,
+    noise: KnownNoise,
+    views: Views,
     trainer_options: Mapping[str, Any],
     report: Report | None,
 ) -> Student:
-    """Fit `network` by one method, once; `trainer_options` are complete (see `quiet`)."""
+    """Fit `network` once; `trainer_options` are complete (see `quiet`)."""
     labeled = targets.weights > 0
     chosen = [points[labeled], *(torch.as_tensor(array[labeled]) for array in (targets.probabilities, targets.weights))]
     loaders = {"labeled": _batches(TensorDataset(*chosen), settings.batch_size)}
-    if method.uses_unlabeled:  # Lightning starts the shorter of the two anew until the longer one is through
+    if settings.learning_method.uses_unlabeled:  # Lightning starts the shorter of the two anew until the longer one is through
         loaders["unlabeled"] = _batches(TensorDataset(points[targets.unlabeled]), settings.batch_size)
     steps = settings.epochs * max(len(loader) for loader in loaders.values())
-    student = Student(network, method, settings, total_steps=steps, num_targets=int(labeled.sum()))
+    student = Student(network, settings, noise, views, total_steps=steps, num_targets=int(labeled.sum()))
     student.report = report
     with _one_thread_if_small(student.network, settings.batch_size):
         L.Trainer(max_epochs=settings.epochs, **trainer_options).fit(student, loaders)
@@ -118,9 +118,10 @@ def check_points(features: npt.NDArray[np.float32], targets: Targets) -> None:
 
 def _with_something_to_learn_from(settings: StudentSettings, targets: Targets) -> StudentSettings:
     """Where every point has its label (or is to be left out), a semi-supervised student is a supervised one."""
-    if settings.method == "supervised" or targets.unlabeled.any():
+    name = settings.learning_method.name
+    if name == "supervised" or targets.unlabeled.any():
         return settings
-    warnings.warn(f"no point is left unlabeled: the student learns as supervised, not by {settings.method}", stacklevel=3)
+    warnings.warn(f"no point is left unlabeled: the student learns as supervised, not by {name}", stacklevel=3)
     return dataclasses.replace(settings, method="supervised")
 
 

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from teacher_student.student.methods import Labeled, Method, Networks
+from teacher_student.student.augmentations import Views
+from teacher_student.student.label_noise import KnownNoise
+from teacher_student.student.methods import Labeled, Learning
 from teacher_student.student.settings import StudentSettings
 
 Report = Callable[[int, float], None]
@@ -22,17 +24,27 @@ class Student(L.LightningModule):
 
     Args:
         network: maps (batch, *features) to (batch, num_classes) logits.
-        method: its losses.
         settings: how it learns.
+        noise: of the released labels.
+        views: of the public points.
         total_steps: optimiser steps of the whole fit, for the schedule.
         num_targets: points with a target, for the prior.
     """
 
-    def __init__(self, network: nn.Module, method: Method, settings: StudentSettings, total_steps: int, num_targets: int) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        settings: StudentSettings,
+        noise: KnownNoise,
+        views: Views,
+        total_steps: int,
+        num_targets: int,
+    ) -> None:
         super().__init__()
         self.network = network
-        self.method = method
         self.settings = settings
+        self.noise = noise
+        self.views = views
         self.total_steps = total_steps
         self.num_targets = num_targets
         self.losses: list[float] = []
@@ -46,13 +58,14 @@ class Student(L.LightningModule):
 
     def training_step(self, batch: Mapping[str, Any]) -> Tensor:
         """One step on a `Labeled` batch, and where the method wants one on features of unlabeled points."""
-        networks, labeled = Networks(self.network, self.average), Labeled(*batch["labeled"])
-        if self.method.uses_unlabeled:
-            loss, beside = self.method.losses(networks, labeled, *batch["unlabeled"])
+        method, labeled = self.settings.learning_method, Labeled(*batch["labeled"])
+        learning = Learning(self.network, self.average, self.noise, self.views, self.settings.label_smoothing)
+        if method.uses_unlabeled:
+            loss, beside = method.losses(learning, labeled, *batch["unlabeled"])
             self.log("student/unlabeled loss", beside, on_step=False, on_epoch=True, batch_size=len(labeled.features))
             loss = loss + self.settings.unlabeled_weight * self._ramp() * beside
         else:
-            loss = self.method.labeled_loss(networks, labeled)
+            loss = method.labeled_loss(learning, labeled)
         if self.settings.prior_precision > 0:
             loss = loss + self.settings.prior_precision / (2 * self.num_targets) * self._squared_weights()
         self.log("student/loss", loss, on_step=False, on_epoch=True, batch_size=len(labeled.features))

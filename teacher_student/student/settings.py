@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
+from dataclasses import InitVar
 
 from teacher_student.arguments import ArgumentError, choice, finite_number, fraction_of_one, positive_integer, positive_number
 from teacher_student.student.augmentations import Augmentation
 from teacher_student.student.label_noise import checked_label_noise
-from teacher_student.student.methods import METHODS
+from teacher_student.student.methods import METHODS, Method
 from teacher_student.student.noisy_maximum import NoisyMaximum
 from teacher_student.student.targets import UNANSWERED
 
-MEAN_TEACHER_DECAY = 0.99
-"""Of the average that a mean teacher is, where the settings keep none."""
+AVERAGE_DECAY = 0.99
+"""Of the average for a method that needs one, where the settings keep none."""
+
+OF_METHODS = ("confidence", "rounds", "temperature", "mixing", "radius", "entropy_weight")
+"""Settings of methods that `StudentSettings` takes in this version."""
+
+_METHOD = "student.settings.method"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,23 +38,18 @@ class StudentSettings:
             squared weights, divided by the number of targets. The right strength then does not depend on how many were answered.
         label_smoothing: probability mass that is spread over all classes.
         average_decay: decay of the running average of the weights that is kept in the end; 0 keeps the last weights, and
-            is `MEAN_TEACHER_DECAY` for a mean teacher, which cannot do without.
+            is `AVERAGE_DECAY` for a method that needs an average.
         label_noise: public belief how often a released label is not the point's class: a probability, or (num_classes,
             num_classes) rows of probabilities (see `label_noise.LabelNoise`). 0 takes labels at their word. "mechanism" takes the
             noise of the mechanism that answers in the run, elsewhere a `NoisyMaximum` says it: the student learns vote shares.
         propagation: how much the targets of a point's neighbours count beside its own, before anything is learned (see
             `propagation`); every point then has a label. 0 leaves targets as they are.
         propagation_neighbours: of each point among the public ones.
-        method: what is learned from unlabeled points, one of `methods.METHODS`.
+        method: what is learned from unlabeled points: a `Method` with its own settings, or a name in `methods.METHODS`.
         unlabeled_weight: weight of the unlabeled points' loss beside the labeled points'.
         ramp_up: share of the steps during which that weight rises from 0.
-        confidence: pseudo_label, self_training, fixmatch: a guess counts where its probability is at least this.
-        rounds: self_training: fits, each but the first on the guesses of the one before.
-        temperature: mixmatch: guesses are raised to the power 1 / temperature; below 1 sharpens them.
-        mixing: mixmatch: both parameters of the Beta distribution from which mixing shares are drawn.
-        radius: virtual_adversarial: length of a perturbation, as root mean square over the features, each in standard deviations.
-        entropy_weight: virtual_adversarial: weight of the predictions' entropy beside the perturbations' effect.
         augmentation: weak and strong views of a point; labeled points are always seen in their weak view.
+        confidence, rounds, temperature, mixing, radius, entropy_weight: settings of methods, accepted here in this version only.
     """
 
     unanswered: str = "uniform"
@@ -61,33 +63,56 @@ class StudentSettings:
     label_noise: float | Sequence[Sequence[float]] | str | NoisyMaximum = 0.0
     propagation: float = 0.0
     propagation_neighbours: int = 5
-    method: str = "supervised"
+    method: Method | str = "supervised"
     unlabeled_weight: float = 1.0
     ramp_up: float = 0.0
-    confidence: float = 0.95
-    rounds: int = 3
-    temperature: float = 0.5
-    mixing: float = 0.75
-    radius: float = 0.2
-    entropy_weight: float = 0.0
     augmentation: Augmentation = dataclasses.field(default_factory=Augmentation)
+    confidence: InitVar[float | None] = None
+    rounds: InitVar[int | None] = None
+    temperature: InitVar[float | None] = None
+    mixing: InitVar[float | None] = None
+    radius: InitVar[float | None] = None
+    entropy_weight: InitVar[float | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, *of_method: float | None) -> None:
         choice("student.settings.unanswered", self.unanswered, UNANSWERED)
-        choice("student.settings.method", self.method, METHODS)
-        for name in ("epochs", "batch_size", "rounds", "propagation_neighbours"):
+        given = {name: value for name, value in zip(OF_METHODS, of_method, strict=True) if value is not None}
+        method = self.method if isinstance(self.method, Method) else METHODS[choice(_METHOD, self.method, METHODS)]()
+        object.__setattr__(self, "method", _with_old_settings(method, given))
+        for name in ("epochs", "batch_size", "propagation_neighbours"):
             positive_integer(f"student.settings.{name}", getattr(self, name))
-        for name in ("learning_rate", "temperature", "mixing", "radius"):
-            positive_number(f"student.settings.{name}", getattr(self, name))
-        for name in ("weight_decay", "prior_precision", "propagation", "unlabeled_weight", "entropy_weight"):
+        positive_number("student.settings.learning_rate", self.learning_rate)
+        for name in ("weight_decay", "prior_precision", "propagation", "unlabeled_weight"):
             _at_least_zero(f"student.settings.{name}", getattr(self, name))
-        for name in ("label_smoothing", "average_decay", "confidence", "ramp_up"):
+        for name in ("label_smoothing", "average_decay", "ramp_up"):
             fraction_of_one(f"student.settings.{name}", getattr(self, name))
         object.__setattr__(self, "label_noise", checked_label_noise("student.settings.label_noise", self.label_noise))
         if self.propagation > 0 and self.label_noise != 0:
             raise ArgumentError(f"student.settings.label_noise must be 0 where labels are propagated, got {self.label_noise}")
-        if self.method == "mean_teacher" and self.average_decay == 0:
-            object.__setattr__(self, "average_decay", MEAN_TEACHER_DECAY)
+        if self.learning_method.needs_average and self.average_decay == 0:
+            object.__setattr__(self, "average_decay", AVERAGE_DECAY)
+
+    @property
+    def learning_method(self) -> Method:
+        """The method, with its own settings."""
+        assert isinstance(self.method, Method)
+        return self.method
+
+
+def _with_old_settings(method: Method, given: dict[str, float]) -> Method:
+    """Return the method with settings that are its own, and were `StudentSettings`' before; one notice for all of them."""
+    if not given:
+        return method
+    own = {field.name for field in dataclasses.fields(method)} & set(given)
+    without = sorted(set(given) - own)
+    ignored = f"; {method.name} has no {' and no '.join(without)}" if without else ""
+    names = " and ".join(f"student.settings.{name}" for name in given)
+    warnings.warn(
+        f"{names} must be given as {_METHOD}.NAME of one method; the old name is accepted in this version only{ignored}",
+        FutureWarning,
+        stacklevel=4,
+    )
+    return dataclasses.replace(method, **{name: given[name] for name in own})
 
 
 def _at_least_zero(name: str, value: object) -> float:

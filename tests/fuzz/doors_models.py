@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import tempfile
 from functools import partial
@@ -222,6 +223,8 @@ SETTINGS = {
     "method": st.sampled_from(sorted(student.METHODS)),
     "unlabeled_weight": SHARE,
     "ramp_up": SHARE,
+}
+METHOD_SETTINGS = {
     "confidence": SHARE,
     "rounds": integers(1, 2),
     "temperature": st.sampled_from([0.5, 1.0]),
@@ -236,6 +239,10 @@ AUGMENTATION = {
 }
 STUDENT = {
     "StudentSettings": Door(student.StudentSettings, SETTINGS),
+    **{
+        f"methods.{name}": Door(method, {field.name: METHOD_SETTINGS[field.name] for field in dataclasses.fields(method)})
+        for name, method in student.METHODS.items()
+    },
     "QuerySettings": Door(
         student.QuerySettings, {"order": st.sampled_from(student.ORDERS), "rounds": integers(), "total": OPTION}
     ),

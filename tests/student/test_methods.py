@@ -23,22 +23,29 @@ from teacher_student.student import (
 )
 from teacher_student.student.augmentations import views_of
 from teacher_student.student.label_noise import LabelNoise
-from teacher_student.student.methods import Labeled, Networks
+from teacher_student.student.methods import Labeled, Learning
+from teacher_student.student.methods.fixmatch import FixMatch
 from teacher_student.student.methods.interface import confident_loss
+from teacher_student.student.methods.mixmatch import MixMatch
+from teacher_student.student.methods.self_training import SelfTraining
+from teacher_student.student.methods.virtual_adversarial import VirtualAdversarial
 
 SEMI_SUPERVISED = sorted(set(METHODS) - {"supervised"})
-BASE = StudentSettings(epochs=30, batch_size=64, learning_rate=0.03, average_decay=0.9, confidence=0.8)
-SETTINGS = {
-    "supervised": dataclasses.replace(BASE, epochs=90),
-    "self_training": dataclasses.replace(BASE, method="self_training", rounds=2, confidence=0.9),
-    "mean_teacher": dataclasses.replace(BASE, method="mean_teacher", unlabeled_weight=5.0),
-    "virtual_adversarial": dataclasses.replace(BASE, method="virtual_adversarial", radius=0.3, entropy_weight=0.5),
+BASE = StudentSettings(epochs=30, batch_size=64, learning_rate=0.03, average_decay=0.9)
+OPTIONS = {
+    "fixmatch": {"confidence": 0.8},
+    "pseudo_label": {"confidence": 0.8},
+    "self_training": {"rounds": 2, "confidence": 0.9},
+    "virtual_adversarial": {"radius": 0.3, "entropy_weight": 0.5},
 }
+"""Of the methods, where they are not the defaults."""
+CHANGES = {"supervised": {"epochs": 90}, "mean_teacher": {"unlabeled_weight": 5.0}}
 """What differs from `BASE`: as many steps as the others take, and weights that suit the loss."""
 
 
 def settings_of(method: str) -> StudentSettings:
-    return SETTINGS.get(method, dataclasses.replace(BASE, method=method))
+    made = METHODS[method](**OPTIONS.get(method, {}))
+    return dataclasses.replace(BASE, method=made, **CHANGES.get(method, {}))
 
 
 def clusters(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -83,7 +90,7 @@ def test_unlabeled_points_teach(method):
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_same_seed_same_student_and_another_seed_another(method):
     features, _, released = clusters(0)
-    settings = dataclasses.replace(settings_of(method), epochs=2, rounds=2, augmentation=Augmentation(jitter=0.1))
+    settings = dataclasses.replace(settings_of(method), epochs=2, augmentation=Augmentation(jitter=0.1))
     weights = [
         torch.cat([weight.flatten() for weight in student.publishable.parameters()])
         for seed in (3, 3, 4)
@@ -99,7 +106,7 @@ def test_images_and_batches_larger_than_the_pool(method):
     classes = np.arange(40) % 2
     images = rng.random((40, 1, 6, 6)).astype(np.float32)
     images[classes == 1, :, :3] += 1
-    settings = dataclasses.replace(settings_of(method), epochs=40, rounds=2, batch_size=500, augmentation=Augmentation(shift=1))
+    settings = dataclasses.replace(settings_of(method), epochs=40, batch_size=500, augmentation=Augmentation(shift=1))
     targets = targets_from_labels(labels_of(rng, classes, 2), 2)
     student = fit_student(lambda: network(36, 2), images, targets, settings)
     assert (predict_probabilities(student.publishable, images).argmax(1) == classes).mean() > 0.8
@@ -126,14 +133,32 @@ def test_nothing_unlabeled_is_supervised_with_a_warning(method):
 
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_every_method_composes_from_the_command_line(method):
-    settings = settings_from_config(compose("run", ["experiment=blobs", f"student.settings.method={method}"])).student
-    assert settings.method == method
-    assert (settings.average_decay > 0) == (method == "mean_teacher")
+    """With the settings of `conf/student/method`, which are the defaults, or by its name alone."""
+    for choice in ("student/method", "student.settings.method"):
+        settings = settings_from_config(compose("run", ["experiment=blobs", f"{choice}={method}"])).student
+        assert settings.method == METHODS[method]()
+        assert (settings.average_decay > 0) == METHODS[method].needs_average
+
+
+def test_a_method_has_its_own_settings():
+    chosen = settings_from_config(compose("run", ["student/method=fixmatch", "student.settings.method.confidence=0.7"])).student
+    assert chosen.method == FixMatch(confidence=0.7)
+    with pytest.raises(ArgumentError, match=r"student\.settings\.method\.confidence must lie between 0 and 1, got 2"):
+        settings_from_config(compose("run", ["student/method=fixmatch", "student.settings.method.confidence=2"]))
+
+
+def test_settings_of_methods_that_stood_beside_them_are_accepted_with_one_notice():
+    given = ["student.settings.method=fixmatch", "student.settings.confidence=0.7", "student.settings.radius=0.1"]
+    with pytest.warns(FutureWarning, match=r"student\.settings\.method\.NAME .*; fixmatch has no radius") as notices:
+        chosen = settings_from_config(compose("run", given)).student
+    assert len(notices) == 1
+    assert chosen.method == FixMatch(confidence=0.7)
+    assert dataclasses.replace(chosen, epochs=1).method == chosen.method  # without another
 
 
 @pytest.mark.parametrize("student", ["logistic", "mlp", "cnn"])
 def test_every_student_takes_the_same_knobs(student):
-    knobs = {"unlabeled_weight": 2.0, "confidence": 0.7, "entropy_weight": 0.1, "label_noise": 0.05}
+    knobs = {"unlabeled_weight": 2.0, "propagation": 0.1}
     overrides = [f"student.settings.{name}={value}" for name, value in knobs.items()]
     settings = settings_from_config(compose("run", [f"student={student}", *overrides])).student
     assert {name: getattr(settings, name) for name in knobs} == knobs
@@ -156,9 +181,8 @@ def test_confident_guesses_alone_count():
     assert (logits.grad.abs().sum(1) > 0).tolist() == [True, False, True]
 
 
-def made(method: str, pool: torch.Tensor, **changes):
-    settings = StudentSettings(method=method, **changes)
-    return METHODS[method](settings, LabelNoise(settings.label_noise, 2), views_of(pool, settings.augmentation))
+def learning(network: nn.Module | None, pool: torch.Tensor, label_noise=0.0) -> Learning:
+    return Learning(network, None, LabelNoise(label_noise, 2), views_of(pool, Augmentation()))
 
 
 def test_the_worst_step_is_the_steepest_one_and_as_long_as_asked():
@@ -167,7 +191,7 @@ def test_the_worst_step_is_the_steepest_one_and_as_long_as_asked():
     pool = torch.randn(500, 3) * torch.tensor([1.0, 10.0, 0.0])
     linear = nn.Linear(3, 2)
     spread = pool.std(dim=0, correction=0)
-    steps = made("virtual_adversarial", pool, radius=0.3).worst_step(linear, pool[:50])
+    steps = VirtualAdversarial(radius=0.3).worst_step(linear, pool[:50], spread)
     gradient = (linear.weight[0] - linear.weight[1]) * spread
     expected = 0.3 * 2**0.5 * spread * gradient / gradient.norm()
     signs = torch.sign((steps * expected).sum(1, keepdim=True))
@@ -179,14 +203,14 @@ def test_a_flat_student_has_no_worst_step():
     flat = nn.Linear(3, 2)
     nn.init.zeros_(flat.weight)
     pool = torch.randn(50, 3)
-    steps = made("virtual_adversarial", pool).worst_step(flat, pool)
+    steps = VirtualAdversarial().worst_step(flat, pool, pool.std(dim=0))
     assert torch.isfinite(steps).all()
 
 
 def test_guesses_of_mixmatch_are_sharpened_means():
     linear = nn.Linear(3, 2)
     views = torch.randn(8, 3)
-    guesses = made("mixmatch", views, temperature=0.5).guesses(Networks(linear, None), views)
+    guesses = MixMatch(temperature=0.5).guesses(learning(linear, views), views)
     mean = F.softmax(linear(views), dim=1).reshape(2, 4, 2).mean(0)
     assert torch.allclose(guesses, mean**2 / (mean**2).sum(1, keepdim=True), atol=1e-6)
 
@@ -196,7 +220,7 @@ def test_mixed_points_are_nearer_to_their_own_label():
     torch.manual_seed(0)
     features = torch.cat([torch.zeros(100, 1), torch.ones(100, 1)])
     targets = torch.cat([1 - features, features], dim=1)
-    mixed, labels = made("mixmatch", features)._mixed(features, targets)
+    mixed, labels = MixMatch()._mixed(features, targets)
     assert torch.allclose(mixed, labels[:, 1:], atol=1e-6)
     assert ((mixed - features).abs() <= 0.5).all()
     assert mixed.unique().numel() > 50
@@ -207,11 +231,10 @@ def test_guesses_are_put_under_the_noise_of_labels(method):
     """A clean guess mixed into noisy labels must look like a noisy one; without that the fit would be too sure of nothing."""
     rows = ((0.8, 0.2), (0.4, 0.6))
     pool = torch.randn(20, 3)
-    made_method = made(method, pool, label_noise=rows, confidence=0.5)
     if method == "self_training":
         targets = targets_from_labels(np.array([0] + [HALTED] * 19), 2)
         probabilities = torch.tensor([[0.1, 0.9]]).expand(20, 2)
-        following = made_method.next_targets(targets, probabilities)
+        following = SelfTraining(confidence=0.5).next_targets(targets, probabilities, LabelNoise(rows, 2), 1.0)
         assert np.allclose(following.probabilities, [[1, 0]] + [rows[1]] * 19)
         assert following.weights.tolist() == [1.0] * 20
         return
@@ -219,5 +242,5 @@ def test_guesses_are_put_under_the_noise_of_labels(method):
     nn.init.zeros_(certain.weight)
     certain.bias.data = torch.tensor([-40.0, 40.0])
     labeled = Labeled(pool[:5], torch.tensor([rows[1]]).expand(5, 2), torch.ones(5))
-    _, beside = made_method.losses(Networks(certain, None), labeled, pool[5:])
+    _, beside = MixMatch().losses(learning(certain, pool, rows), labeled, pool[5:])
     assert beside.item() < 1e-6

@@ -7,6 +7,7 @@ from torch import nn
 
 from teacher_student import ABSTAIN, HALTED, ArgumentError
 from teacher_student.student import (
+    METHODS,
     Augmentation,
     StudentSettings,
     Targets,
@@ -106,11 +107,6 @@ def test_what_cannot_be_learned_from_is_one_line(changes, message):
         ("weight_decay", -0.1),
         ("method", "magic"),
         ("unlabeled_weight", -1),
-        ("confidence", 1.5),
-        ("rounds", 0),
-        ("temperature", 0.0),
-        ("mixing", float("nan")),
-        ("radius", 0),
         ("ramp_up", "late"),
         ("label_noise", 1.0),
         ("label_noise", "much"),
@@ -123,6 +119,25 @@ def test_what_cannot_be_learned_from_is_one_line(changes, message):
 def test_bad_settings_are_one_line(name, value):
     with pytest.raises(ArgumentError, match=rf"student\.settings\.{name}|unanswered") as refusal:
         StudentSettings(**{name: value})
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "value"),
+    [
+        ("pseudo_label", "confidence", 1.5),
+        ("fixmatch", "confidence", "much"),
+        ("self_training", "confidence", -0.1),
+        ("self_training", "rounds", 0),
+        ("mixmatch", "temperature", 0.0),
+        ("mixmatch", "mixing", float("nan")),
+        ("virtual_adversarial", "radius", 0),
+        ("virtual_adversarial", "entropy_weight", -1),
+    ],
+)
+def test_bad_settings_of_methods_are_one_line(method, name, value):
+    with pytest.raises(ArgumentError, match=rf"student\.settings\.method\.{name} must") as refusal:
+        METHODS[method](**{name: value})
     assert "\n" not in str(refusal.value)
 
 

@@ -5,7 +5,8 @@ All of it is post-processing: a method sees public features, what was released a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import dataclasses
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +16,8 @@ from teacher_student.student.augmentations import Views
 from teacher_student.student.label_noise import KnownNoise
 from teacher_student.student.targets import Targets
 
-if TYPE_CHECKING:  # the settings import the methods, to know their names
-    from teacher_student.student.settings import StudentSettings
+METHODS: dict[str, type[Method]] = {}
+"""Every method by its name; a class that has a name is added when it is defined."""
 
 
 class Labeled(NamedTuple):
@@ -33,60 +34,70 @@ class Labeled(NamedTuple):
     weights: Tensor
 
 
-class Networks(NamedTuple):
-    """The network that learns, and the running average of its weights if one is kept."""
+class Learning(NamedTuple):
+    """What a method learns with.
+
+    Attributes:
+        student: the network that learns.
+        average: the running average of its weights, if one is kept.
+        noise: of the released labels.
+        views: of the public points.
+        label_smoothing: probability mass of a target that is spread over all classes.
+    """
 
     student: nn.Module
     average: nn.Module | None
-
-
-class Method(nn.Module):
-    """A way to learn. Most override `unlabeled_loss` alone; `losses` where labeled and unlabeled points mix.
-
-    Args:
-        settings: how the student learns.
-        noise: of the released labels.
-        views: of the public points.
-    """
-
-    uses_unlabeled = True
-    """Whether a batch of unlabeled points is drawn beside each labeled one."""
-
-    def __init__(self, settings: StudentSettings, noise: KnownNoise, views: Views) -> None:
-        super().__init__()
-        self.settings = settings
-        self.noise = noise
-        self.views = views
-
-    def losses(self, networks: Networks, labeled: Labeled, unlabeled: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the scalar losses of (batch, ...) labeled and of (other batch, *shape) unlabeled points."""
-        return self.labeled_loss(networks, labeled), self.unlabeled_loss(networks, unlabeled)
-
-    def labeled_loss(self, networks: Networks, labeled: Labeled) -> Tensor:
-        """Return the weighted mean cross-entropy of the targets, under the noise of labels."""
-        return self.cross_entropy(networks.student(self.views.weak(labeled.features)), labeled)
-
-    def unlabeled_loss(self, networks: Networks, unlabeled: Tensor) -> Tensor:
-        """Return what the student is to be held to on (batch, *shape) points without a target."""
-        raise NotImplementedError
+    noise: KnownNoise
+    views: Views
+    label_smoothing: float = 0.0
 
     def cross_entropy(self, logits: Tensor, labeled: Labeled) -> Tensor:
         """Return the weighted mean cross-entropy of targets against (batch, num_classes) logits of what noise is put on."""
-        smoothing = self.settings.label_smoothing
+        smoothing = self.label_smoothing
         losses = F.cross_entropy(self.noise(logits), labeled.probabilities, reduction="none", label_smoothing=smoothing)
         return (losses * labeled.weights).sum() / labeled.weights.sum().clamp_min(1)
 
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Method:
+    """A way to learn; its fields are its own settings. Most override `unlabeled_loss` alone, `losses` where points mix."""
+
+    name: ClassVar[str]
+    """By which `StudentSettings.method` finds it."""
+    uses_unlabeled: ClassVar[bool] = True
+    """Whether a batch of unlabeled points is drawn beside each labeled one."""
+    needs_average: ClassVar[bool] = False
+    """Whether it cannot do without a running average of the weights."""
+
+    def __init_subclass__(cls) -> None:
+        if "name" in vars(cls):
+            METHODS[cls.name] = cls
+
+    def losses(self, learning: Learning, labeled: Labeled, unlabeled: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the scalar losses of (batch, ...) labeled and of (other batch, *shape) unlabeled points."""
+        return self.labeled_loss(learning, labeled), self.unlabeled_loss(learning, unlabeled)
+
+    def labeled_loss(self, learning: Learning, labeled: Labeled) -> Tensor:
+        """Return the weighted mean cross-entropy of the targets, under the noise of labels."""
+        return learning.cross_entropy(learning.student(learning.views.weak(labeled.features)), labeled)
+
+    def unlabeled_loss(self, learning: Learning, unlabeled: Tensor) -> Tensor:
+        """Return the loss on (batch, *shape) points without a target."""
+        raise NotImplementedError
+
     @property
-    def rounds(self) -> int:
+    def num_fits(self) -> int:
         """Fits from the start, each on the targets that `next_targets` makes of the fit before."""
         return 1
 
-    def next_targets(self, targets: Targets, probabilities: Tensor) -> Targets:
-        """Return the targets of the next round.
+    def next_targets(self, targets: Targets, probabilities: Tensor, noise: KnownNoise, weight: float) -> Targets:
+        """Return the targets of the next fit.
 
         Args:
             targets: what was released.
-            probabilities: (num_queries, num_classes), what the student of this round says.
+            probabilities: (num_queries, num_classes), what the student of this fit says.
+            noise: of the released labels.
+            weight: of a point without a released label, beside 1 for those with one.
         """
         raise NotImplementedError
 

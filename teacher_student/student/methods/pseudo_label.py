@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from torch import Tensor
 
-from teacher_student.student.methods.interface import Method, Networks, confident_loss
+from teacher_student.arguments import fraction_of_one
+from teacher_student.student.methods.interface import Learning, Method, confident_loss
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PseudoLabel(Method):
-    """A guess of at least `confidence` is the point's label in this step."""
+    """A confident guess is the point's label in this step.
 
-    def unlabeled_loss(self, networks: Networks, unlabeled: Tensor) -> Tensor:
+    Attributes:
+        confidence: a guess counts where its probability is at least this.
+    """
+
+    name = "pseudo_label"
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        fraction_of_one("student.settings.method.confidence", self.confidence)
+
+    def unlabeled_loss(self, learning: Learning, unlabeled: Tensor) -> Tensor:
         """Return the cross-entropy of confident predictions against themselves."""
-        logits = networks.student(unlabeled)
-        return confident_loss(logits, logits, self.settings.confidence)
+        logits = learning.student(unlabeled)
+        return confident_loss(logits, logits, self.confidence)

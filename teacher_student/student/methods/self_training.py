@@ -12,23 +12,39 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from teacher_student.arguments import fraction_of_one, positive_integer
+from teacher_student.student.label_noise import KnownNoise
 from teacher_student.student.methods.supervised import Supervised
 from teacher_student.student.targets import Targets
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SelfTraining(Supervised):
-    """`rounds` fits; from the second on, guesses of at least `confidence` are labels of weight `unlabeled_weight`."""
+    """Several fits; from the second on, confident guesses of the one before are labels.
+
+    Attributes:
+        confidence: a guess counts where its probability is at least this.
+        rounds: number of fits.
+    """
+
+    name = "self_training"
+    confidence: float = 0.95
+    rounds: int = 3
+
+    def __post_init__(self) -> None:
+        fraction_of_one("student.settings.method.confidence", self.confidence)
+        positive_integer("student.settings.method.rounds", self.rounds)
 
     @property
-    def rounds(self) -> int:
-        """As the settings say."""
-        return self.settings.rounds
+    def num_fits(self) -> int:
+        """`rounds`."""
+        return self.rounds
 
-    def next_targets(self, targets: Targets, probabilities: Tensor) -> Targets:
+    def next_targets(self, targets: Targets, probabilities: Tensor, noise: KnownNoise, weight: float) -> Targets:
         """Return the released targets and the confident guesses; a guess is a clean class, so noise is put on it as on labels."""
         confident, classes = probabilities.max(dim=1)
-        guessed = torch.as_tensor(targets.unlabeled) & (confident >= self.settings.confidence)
-        guesses = self.noise.released(F.one_hot(classes, probabilities.shape[1]).to(probabilities.dtype))
+        guessed = torch.as_tensor(targets.unlabeled) & (confident >= self.confidence)
+        guesses = noise.released(F.one_hot(classes, probabilities.shape[1]).to(probabilities.dtype))
         taken = torch.where(guessed[:, None], guesses, torch.as_tensor(targets.probabilities))
-        weights = torch.where(guessed, self.settings.unlabeled_weight, torch.as_tensor(targets.weights))
+        weights = torch.where(guessed, weight, torch.as_tensor(targets.weights))
         return dataclasses.replace(targets, probabilities=taken.numpy(), weights=weights.numpy())

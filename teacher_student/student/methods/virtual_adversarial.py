@@ -5,13 +5,15 @@ PATE 2018 taught its students in this way. The worst step is found by power iter
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from teacher_student.student.methods.interface import Method, Networks
+from teacher_student.arguments import number_at_least_zero, positive_number
+from teacher_student.student.methods.interface import Learning, Method
 
 PROBE = 1e-2
 """Length of the step at which the divergence is differentiated, in standard deviations; single precision needs it this long."""
@@ -19,22 +21,41 @@ ITERATIONS = 1
 """Power iterations; the paper finds that one is enough."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class VirtualAdversarial(Method):
-    """Smoothness of the prediction within `radius`, and with `entropy_weight` also its certainty (Grandvalet and Bengio 2004)."""
+    """Smoothness of the prediction within `radius`, and with `entropy_weight` also its certainty (Grandvalet and Bengio 2004).
 
-    def unlabeled_loss(self, networks: Networks, unlabeled: Tensor) -> Tensor:
+    Attributes:
+        radius: length of a perturbation, as root mean square over the features, each in standard deviations.
+        entropy_weight: weight of the predictions' entropy beside the perturbations' effect.
+    """
+
+    name = "virtual_adversarial"
+    radius: float = 0.2
+    entropy_weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        positive_number("student.settings.method.radius", self.radius)
+        number_at_least_zero("student.settings.method.entropy_weight", self.entropy_weight)
+
+    def unlabeled_loss(self, learning: Learning, unlabeled: Tensor) -> Tensor:
         """Return the divergence between predictions at the points and at the worst points near them."""
-        step = self.worst_step(networks.student, unlabeled)
-        logits = networks.student(unlabeled)
-        loss = _divergence(logits.detach(), networks.student(unlabeled + step))
-        if self.settings.entropy_weight > 0:
+        step = self.worst_step(learning.student, unlabeled, learning.views.spread)
+        logits = learning.student(unlabeled)
+        loss = _divergence(logits.detach(), learning.student(unlabeled + step))
+        if self.entropy_weight > 0:
             entropy = -(F.softmax(logits, dim=-1) * F.log_softmax(logits, dim=-1)).sum(dim=-1).mean()
-            loss = loss + self.settings.entropy_weight * entropy
+            loss = loss + self.entropy_weight * entropy
         return loss
 
-    def worst_step(self, network: nn.Module, features: Tensor) -> Tensor:
-        """Return (batch, *shape) steps of length `radius` along which the prediction changes most."""
-        spread = self.views.spread
+    def worst_step(self, network: nn.Module, features: Tensor, spread: Tensor) -> Tensor:
+        """Return (batch, *shape) steps of length `radius` along which the prediction changes most.
+
+        Args:
+            network: maps features to logits.
+            features: (batch, *shape) points.
+            spread: (*shape) standard deviation of each feature.
+        """
         with torch.no_grad():
             here = network(features)
         direction = _unit(torch.randn_like(features) * (spread > 0))
@@ -42,7 +63,7 @@ class VirtualAdversarial(Method):
             direction.requires_grad_()
             divergence = _divergence(here, network(features + PROBE * spread * direction))
             direction = _unit(torch.autograd.grad(divergence, direction)[0])
-        return self.settings.radius * math.sqrt(max(1, int((spread > 0).sum()))) * spread * direction
+        return self.radius * math.sqrt(max(1, int((spread > 0).sum()))) * spread * direction
 
 
 def _divergence(reference: Tensor, logits: Tensor) -> Tensor:
