@@ -1,7 +1,7 @@
-"""Several releases from the same data, by a list that was fixed beforehand: what they cost together.
+"""Composition of several releases from the same data, whose list was fixed beforehand.
 
-Each mechanism owns its cost, and this only adds. What can be added decides the route; every route that all parts allow is taken,
-and the least bound counts, since each of them is one.
+Each mechanism owns its cost; this module adds costs. Every route that all parts allow is tried, and the smallest bound is
+returned, since each of them is valid.
 
 | route | needs of every part | how |
 |---|---|---|
@@ -12,14 +12,14 @@ and the least bound counts, since each of them is one.
 | renyi | `rdp`, or `mu` or `pure_parts` instead | sum at each order, converted by dp-accounting |
 | basic | nothing | sum of epsilons, delta shared evenly |
 
-The delta of a part's release (`release_delta`) is added as it stands: put in the place of each session one that, on queries whose
-winner differs between neighbours, releases the neighbour's label. That changes the outcome with at most the sum of those
-probabilities, whatever the order of the sessions, and the bounds above hold for what is left.
+The release part of each delta (`release_delta`) is added as it stands. Replace each session by one that, on queries whose winner
+differs between neighbours, releases the neighbour's label. This changes the outcome with at most the sum of those probabilities,
+whatever the order of the sessions, and the bounds above hold for the rest.
 
 **The list of parameters is fixed before the first release.** Queries may depend on whatever was released, and sessions may be
 interleaved: each part's bound holds for adaptively asked queries, and adaptive and concurrent composition cost no more under each
 of these routes (Dong, Roth, Su 2019; Kairouz, Oh, Viswanath 2015; Lyu 2022; Vadhan, Zhang 2023). But which parameters come next,
-or whether any do, must not depend on it. Nor will it do to choose them so that this bound over all of them stays within a budget:
+or whether any do, must not depend on released answers. It is not enough to keep this bound over all of them within a budget:
 after one session of `lnmax` (20 answers, scale 50), the next one chosen for its outcome among six that each keep the bound at
 epsilon 2 below 9.7e-6, the true delta is 2.4e-5. For releases chosen one after the other there are `filters`.
 """

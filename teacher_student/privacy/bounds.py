@@ -1,4 +1,4 @@
-"""How many teachers suffice: Theorem utilitySubAgg for each calibration, with its constants checked.
+"""Number of teachers that suffices: Theorem utilitySubAgg for each calibration, with checked constants.
 
 A query is *stable* if a fresh teacher gives its label with probability at least 3/4. With probability 1 - failure every stable
 query of a session is answered, with its label, as long as fewer than `cutoff` queries are unstable. Each takes half of `failure`:
@@ -7,8 +7,8 @@ query of a session is answered, with its label, as long as fewer than `cutoff` q
   1/12, and exp(-2 k / 144) m <= failure / 2). The gap is then at least k/3, the halved distance at least k/6 - 1.
 - *Noise.* Queries at distance `distance_answered` are all answered.
 
-Hence k = ceil(max(6 (distance + 1), 72 ln(2 m / failure))). The printed theorem has k/3 where k/6 - 1 is right, and leaves the
-second term out, which is not implied for large epsilon.
+Hence k = ceil(max(6 (distance + 1), 72 ln(2 m / failure))). The printed theorem has k/3 where k/6 - 1 is right, and omits the
+second term, which the first does not imply for large epsilon.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def teachers_printed(*, epsilon: float, delta: float, cutoff: int, num_queries: 
 def teachers_tight(*, epsilon: float, delta: float, cutoff: int, num_queries: int, failure: float) -> TightTeachers:
     """Return the fewest teachers for `stability` over all threshold ratios r.
 
-    A larger r needs a larger threshold and less noise per query, so that there is a best one; it may be chosen freely, since all
-    that goes in is public.
+    A larger r needs a larger threshold and less noise per query, so there is a best one. It may be chosen freely, because it
+    depends on public numbers only.
 
     >>> teachers_tight(epsilon=1.0, delta=1e-5, cutoff=50, num_queries=1000, failure=0.05).num_teachers
     4296

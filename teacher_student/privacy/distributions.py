@@ -1,4 +1,4 @@
-"""Exact laws of the integer noises, in double precision with every truncation counted against the guarantee.
+"""Laws of the integer noise, in double precision; every truncation is counted against the guarantee.
 
 | law | P(x) | used for |
 |---|---|---|
@@ -21,10 +21,10 @@ import numpy as np
 from teacher_student.arguments import ArgumentError, Floats, Integers
 
 NEGLIGIBLE = 1e-30
-"""Mass that a window may leave out; it is added to the delta."""
+"""Probability mass that a window may leave out; it is added to the delta."""
 
 ROUNDING = 1e-10
-"""Relative room for the last digits of a sum of probabilities, always to the side of a larger delta."""
+"""Relative slack for rounding in a sum of probabilities, always towards a larger delta."""
 
 
 LARGEST_SUMMED = 1 << 16

@@ -1,8 +1,8 @@
-"""Filters: budgets for releases that are chosen one after the other, parameters and all, for what the earlier ones said.
+"""Filters: budgets for releases that are chosen one after the other, with parameters that may depend on earlier answers.
 
-Whether the next release still fits is decided by a sum that must stay within a number fixed beforehand. Taking the least of
-several bounds over what has gathered (`Composition`) is no such rule: which bound is the least then depends on what was released.
-So an account has one filter, chosen when it is opened, before anything is known.
+Whether the next release still fits is decided by a sum that must stay within a number fixed beforehand. Taking the smallest of
+several bounds over the releases so far (`Composition`) is not a filter: which bound is smallest would depend on what was
+released. So an account has one filter, chosen when it is opened.
 
 | filter | what is summed | needs of every part |
 |---|---|---|
@@ -12,9 +12,9 @@ So an account has one filter, chosen when it is opened, before anything is known
 
 Basic: Rogers, Roth, Ullman, Vadhan 2016. Renyi at an order fixed beforehand: Feldman, Zrnic 2021. Gaussian: Smith, Thakurta 2022
 (`gaussian` has the argument). Each of them also holds where sessions are interleaved (Haney, Shoemate, Tian, Vadhan, Vyrros, Xu,
-Zhang 2023). Of delta the last two set `RELEASE_SHARE` aside for release parts: on queries whose winner differs between neighbours
-let every session release the neighbour's label; the chance that this changes anything is at most the sum of those deltas, which
-never passes that share, and the filter holds for what is left.
+Zhang 2023). The last two set the share `RELEASE_SHARE` of delta aside for release parts: let every session release the
+neighbour's label on queries whose winner differs between neighbours. The probability that this changes the outcome is at most the
+sum of those deltas, which never exceeds that share, and the filter holds for the rest.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ RELEASE_SHARE = 0.1
 """Share of delta for release parts under `renyi` and `gaussian`; calibrations spend no more than this share of theirs on it."""
 
 _LAST_DIGITS = 1e-12
-"""Relative room: budgets and claims are decimals, and three times 0.4 is a little more than 1.2."""
+"""Relative tolerance: budgets and claims are decimal numbers, and in doubles three times 0.4 is slightly more than 1.2."""
 
 
 class Claim(NamedTuple):
-    """One session, as it is charged: its parameters are to bear out `epsilon` at `delta` (`Parameters.epsilon`)."""
+    """One session, as it is charged. Its parameters must cost at most `epsilon` at `delta` (`Parameters.epsilon`)."""
 
     parameters: Parameters
     epsilon: float
@@ -53,8 +53,8 @@ class Filter(ABC):
     """A budget, fixed beforehand.
 
     Attributes:
-        epsilon: for all that is ever admitted together.
-        delta: likewise.
+        epsilon: limit for all admitted sessions together.
+        delta: limit for all admitted sessions together.
     """
 
     name: ClassVar[str]
@@ -67,17 +67,17 @@ class Filter(ABC):
         object.__setattr__(self, "delta", probability("delta", self.delta))
 
     def admits(self, claims: Sequence[Claim]) -> bool:
-        """Return whether the budget covers all of `claims`: those admitted before, and the next."""
+        """Return whether the budget covers all of `claims`: those admitted before and the next one."""
         return self.spent(claims) <= 1 + _LAST_DIGITS  # NaN does not
 
     def spent(self, claims: Sequence[Claim]) -> float:
-        """Return how much of the budget is spent, as a part of 1: of what is scarcest."""
+        """Return the share of the budget that is spent, 1 being all of it; of several resources, the largest share."""
         shares = [_sum(amounts) / budget for amounts, budget in self._resources(claims)]
         return math.inf if any(math.isnan(share) for share in shares) else max(shares)
 
     @abstractmethod
     def _resources(self, claims: Sequence[Claim]) -> Sequence[tuple[Iterable[float], float]]:
-        """Return for each thing that is summed what the claims take of it, and what there is."""
+        """Return, for each quantity that is summed, the amounts of the claims and the limit."""
 
     def _releases(self, claims: Sequence[Claim]) -> tuple[Iterable[float], float]:
         return [claim.parameters.release_delta for claim in claims], RELEASE_SHARE * self.delta
@@ -103,7 +103,7 @@ class RenyiFilter(Filter):
 
     @property
     def order(self) -> float:
-        """The order at which the budget pays for most Gaussian noise. It depends on nothing but the budget."""
+        """The order at which the budget pays for the most Gaussian answers. It depends on the budget alone."""
         return float(ORDERS[int(np.argmax(self._budgets() / ORDERS))])
 
     def _resources(self, claims: Sequence[Claim]) -> Sequence[tuple[Iterable[float], float]]:

@@ -8,7 +8,7 @@ than 2 Phi(1 / 2 sigma) - 1. What holds, and what this project accounts with:
 
     mu = 2 Phi^-1( (1 + P(Z = 0)) / 2 )  =  (1 / scale) (1 + 1 / (24 scale^2) + ...),
 
-and no smaller mu will do, since at epsilon = 0 the divergence of both sides is P(Z = 0).
+and no smaller mu is valid, since at epsilon = 0 the divergence of both sides is P(Z = 0).
 
 *Proof.* Let T(j) = P(Z >= j) and x_j the point with P(N(0,1) > x_j) = T(j). Both pairs have monotone likelihood ratios, so the
 best tests are thresholds; the trade-off curve of (Z, Z + 1) is a polygon with the corners (T(j), 1 - T(j-1)), and the Gaussian's
@@ -41,10 +41,10 @@ from scipy import special
 from scipy.optimize import brentq
 
 _SLACK = 1e-11
-"""Relative slack, upwards, for the last digits of double arithmetic."""
+"""Relative slack, upwards, for rounding errors of double arithmetic."""
 
 _LAST_DIGITS = 4e-15
-"""Relative error of a logarithm of the normal law's tail, its argument's rounding counted; several times what was measured."""
+"""Relative error of a logarithm of the normal tail, including its argument's rounding; several times what was measured."""
 
 
 def discrete_gaussian_mu(scale: Fraction) -> float:
@@ -59,7 +59,7 @@ def discrete_gaussian_mu(scale: Fraction) -> float:
 
 
 def compose_mu(*squares: float) -> float:
-    """Return the mu of a conversation whose parts have these sums of mu^2.
+    """Return the mu of a composition whose parts have these sums of mu^2.
 
     >>> compose_mu(9.0, 16.0)
     5.0
@@ -79,7 +79,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the smallest epsilon at which a mu-GDP mechanism is (epsilon, delta)-DP.
 
-    dp-accounting has the same function; its import alone takes longer than a thousand sessions, so it is the tests' oracle.
+    dp-accounting has the same function, but importing it takes longer than a thousand sessions; the tests compare with it.
 
     >>> gaussian_epsilon(1.0, gaussian_delta(1.0, 2.0))
     2.0000000...
@@ -109,7 +109,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _log_delta(mu: float, epsilon: float) -> float:
-    """Return ln(P_true - e^epsilon P_false). Where mu is small the two hardly differ, and their last digits count."""
+    """Return ln(P_true - e^epsilon P_false). If mu is small the two hardly differ, so their last digits matter."""
     if mu == 0:
         return -math.inf
     if not math.isfinite(mu) or math.isnan(epsilon):

@@ -12,7 +12,7 @@ proof). In y, r rises (the noise is log-concave) and q falls. So on all integers
 
     K <= K(r(y2), q(y1)),     and beyond the last y    K <= K(e^(2/b), q(y)),
 
-which needs no grid to be fine: intervals whose bound lies above the best value found are halved until it does not.
+so no fine grid is needed: an interval is halved as long as its bound is above the best value found.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from teacher_student.arguments import Floats, Integers
 from teacher_student.privacy.distributions import log_answer, log_refusal, log_refusal_ratio
 
 ORDERS: Floats = 1 + np.geomspace(0.01, 20_000, 200)
-"""Orders that every conversion minimises over. Any set is sound; this one is within 0.1 % of the best."""
+"""Orders that every conversion minimises over. Any set is valid; this one is within 0.1 % of the best."""
 
 _REACH = 45
 """Scales above 0 where the last interval, which has no end, begins: there q < 1e-17."""
 
 _INTERVALS = 128
-"""Intervals to begin with."""
+"""Number of initial intervals."""
 
 _TIGHT = 1e-5
-"""Relative distance between the bound that is returned and the best value found. Any number is sound."""
+"""Relative distance between the returned bound and the best value found. Any number is valid."""
 
 
 def kappa(law: str, scale: Fraction, orders: Floats = ORDERS) -> Floats:
@@ -141,7 +141,7 @@ def to_delta(rdp: Callable[[Floats], Floats], epsilon: float) -> float:
 
 
 def _smallest(values: Callable[[Floats], Floats]) -> float:
-    """Smallest value over every eighth order, then over all orders around it. Whichever order is taken, the bound holds."""
+    """Return the smallest value over every eighth order, then over all orders around it. The bound holds at any order."""
     coarse = values(ORDERS[::8])
     best = 8 * int(coarse.argmin())
     return float(min(coarse.min(), values(ORDERS[max(0, best - 7) : best + 8]).min()))

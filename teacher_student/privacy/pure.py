@@ -6,9 +6,9 @@ Viswanath 2015, theorem 3.3; it holds for adaptively chosen mechanisms). With L 
     delta(epsilon) = P[L <= l] - exp(epsilon) P'[L <= l],    l the largest with (n - 2 l) eps0 > epsilon,
 
 L binomial with success probability 1 / (1 + exp(eps0)) under P and 1 / (1 + exp(-eps0)) under P'. Both are incomplete beta
-functions, so a million answers cost as much as one; beyond `LARGEST_COUNT` double arithmetic can no longer tell the tails apart,
-and nothing is certified. Integer Laplace noise of scale b under a shift by one *is* randomised
-response with eps0 = 1/b, and for it these formulas are not a bound but the truth.
+functions, so a million answers take no longer to compute than one. Beyond `LARGEST_COUNT` double arithmetic cannot separate the
+tails, and nothing is certified. Integer Laplace noise of scale b under a shift by one *is* randomised response with eps0 = 1/b,
+and for it these formulas are exact.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LARGEST_COUNT = 20_000_000
 """Most answers that are composed. (scipy's binomial tail is NaN from 2^31 on, and loses digits long before.)"""
 
 _SLACK, _SLACK_PER_ANSWER = 1e-8, 1e-14
-"""Relative slack, upwards: the two tails agree in their leading digits, and double arithmetic leaves the others. Measured against
-40 digits, the loss is 8e-12 at 1e4 answers, 2e-9 at 1e6 and 6e-8 at 2e7."""
+"""Relative slack, upwards: the two tails agree in their leading digits, so their difference has fewer exact ones. Measured
+against 40 digits, the error is 8e-12 at 1e4 answers, 2e-9 at 1e6 and 6e-8 at 2e7."""
 
 
 def pure_delta(loss: float, count: int, epsilon: float) -> float:
@@ -80,7 +80,7 @@ def pure_rdp(loss: float, count: int, orders: Sequence[float] | Floats) -> Float
 def bounded_range_rdp(width: float, count: int, orders: Sequence[float] | Floats) -> Floats:
     """Return the Renyi divergence of `count` answers whose privacy loss lies in an interval of this width, at each order.
 
-    The exponential mechanism is such (Durfee, Rogers 2019). Given the order a the worst law has two points, t and t - width, and
+    The exponential mechanism is an example (Durfee, Rogers 2019). At order a, the worst law has two points, t and t - width, and
     E[exp((a - 1) loss)] is largest at exp(t) = (a - 1) A / (a B), with B = 1 - exp(-(a - 1) width) and
     A = exp(width) - exp(-(a - 1) width) (Dong, Durfee, Rogers 2020). It is at most a width^2 / 8 (Hoeffding) and at most width.
     """

@@ -4,7 +4,7 @@ One run, from a fresh threshold to its first refusal, is pure eps0-DP with
 
     eps0 = 1 / threshold_scale + 2 / query_scale                     2 / lambda at query_scale = 2 lambda
 
-(moving the threshold by one pays 1 / threshold_scale; the refused query may then be off by two). A session is T such runs, and
+(moving the threshold by one costs 1 / threshold_scale; the refused query may then differ by two). A session is T such runs, and
 split queries cost delta2 = T tau. `stability_paper` composes the runs by the advanced composition theorem with the corrected
 printed constants; `stability_redraw` composes them optimally (Kairouz, Oh, Viswanath 2015).
 """
@@ -45,7 +45,7 @@ class RedrawnThreshold(ThresholdParameters):
         return self.run_epsilon, self.cutoff
 
     def _test_epsilon(self, delta: float) -> float:
-        """Invert `optimal_delta`; beyond plain composition it is 0."""
+        """Invert `optimal_delta`, which is 0 from plain composition on."""
         total = self.cutoff * self.run_epsilon
         if optimal_delta(self.run_epsilon, self.cutoff, 0.0) <= delta:
             return 0.0
@@ -142,7 +142,7 @@ class StabilityPaper(RedrawnThreshold):
 
 
 def _expm1(value: float) -> float:
-    """Return e^value - 1 where a double holds it, else some large number: plain composition is the better bound there."""
+    """Return e^value - 1, or a large number where a double would overflow: there plain composition is the better bound."""
     return math.expm1(min(value, 700.0))
 
 

@@ -1,20 +1,24 @@
-"""The best of several private runs, by a score: what it costs to have tried more than one.
+"""The best of several private runs, by a score: its cost, including the runs that were tried and not released.
 
 A run is one whole session and whatever is computed from its release and public data: a student, and its score. Running a random
-number of times and releasing the best run alone costs little more than one run (Liu, Talwar 2019), if nobody learns how often it
-was and what the others said. The candidate of each run is drawn anew, uniformly, and their number does not matter.
+number of times and releasing only the best run costs little more than one run (Liu, Talwar 2019), if nobody learns how many runs
+there were and what the others released. Each run draws its candidate anew and uniformly; the number of candidates does not
+matter.
 
 **Theorem** (Papernot, Steinke 2022, arXiv:2110.03620v2, theorem 2, at eta = 1). Let one run be (a, R(a))-RDP for all orders a > 1
 and draw the number of runs from the geometric distribution, P(n) = g (1 - g)^(n - 1), n >= 1. The best run is (a, R'(a))-RDP with
 
     R'(a) = R(a) + 2 min over c of [ (1 - 1/c) R(c) + ln(1/g) / c ] + ln(1/g) / (a - 1).
 
-Its mean number of runs is 1/g, which is a whole number here: then it is drawn exactly from integers.
+The mean number of runs is 1/g, a whole number here, so that it can be drawn exactly from integers.
 
 **Release parts.** A session of the stability mechanism differs, with probability `release_delta` at most, from a session M~ for
 which the Renyi bound holds against its neighbour, in either direction: both refuse by the same tests, shifted by one record, and
-release the same labels. Put M~ in the place of every run. The best run then changes with probability 1/g times `release_delta` at
-most, the expected number of runs that do, and for the rest the theorem holds.
+release the same labels. Replace every run by M~. The best run then changes with probability at most `release_delta` / g, the
+expected number of runs that change, and the theorem holds for the rest.
+
+**Ties** go to the earlier run. That has the same law as breaking them by a random number that is independent of the data, so the
+theorem holds for the run together with that number.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     RDP(a) <= a / (2 s^2) + T kappa(a) / (a - 1)                     the test part (docs/tight_guarantee.md)
     delta2  = E_rho[1 - p(-w - rho)^T]                                the release part
 
-The number of queries does not appear: an answer is free, only a refusal pays.
+The number of queries does not appear: an answer is free, only a refusal is paid.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from teacher_student.privacy.parameters import round_up, smallest_scale
 from teacher_student.privacy.threshold import RELEASE_SHARE, ThresholdParameters, refuse_options
 
 RATIO = 1.8
-"""Scale of the threshold's noise over the smallest that would do if it had all of epsilon."""
+"""Default ratio of the threshold's noise scale to the smallest scale that would be valid if it had all of epsilon."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OneThreshold(ThresholdParameters):
-    """One discrete Gaussian threshold; the law of the query noise is the subclass's."""
+    """One discrete Gaussian threshold; subclasses set the law of the query noise."""
 
     threshold_noise: ClassVar[str] = "discrete_gaussian"
     redraw: ClassVar[bool] = False
