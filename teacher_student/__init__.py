@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         label,
         label_fractions,
         label_soft,
+        load_release,
     )
     from teacher_student.pipeline import load_student
     from teacher_student.planning import plan
@@ -48,6 +49,7 @@ _HOMES = {
     "FractionSession": "aggregation",
     "label_fractions": "aggregation",
     "label_soft": "aggregation",
+    "load_release": "aggregation",
     "Certificate": "privacy",
     "load_student": "pipeline",
     "plan": "planning",
@@ -72,6 +74,7 @@ __all__ = [
     "label",
     "label_fractions",
     "label_soft",
+    "load_release",
     "load_student",
     "plan",
 ]

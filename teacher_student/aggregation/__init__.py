@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from teacher_student.aggregation.label_session import LabelSession
     from teacher_student.aggregation.labelling import label
     from teacher_student.aggregation.ledger import Ledger
+    from teacher_student.aggregation.load import load_release
     from teacher_student.aggregation.private_selection import select_privately
     from teacher_student.aggregation.release import Release
     from teacher_student.aggregation.scores import ScoreSession, add_scores, average_scores, empty_sums
@@ -40,6 +41,7 @@ _HOMES = {
     "select_privately": "private_selection",
     "label_fractions": "fractions",
     "label_soft": "soft_label",
+    "load_release": "load",
 }
 
 __all__ = [
@@ -62,6 +64,7 @@ __all__ = [
     "label",
     "label_fractions",
     "label_soft",
+    "load_release",
     "select_privately",
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tempfile
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 from teacher_student.arguments import ArgumentError, Integers, file_path
 from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.privacy import Certificate
+from teacher_student.privacy.certificate import file_digest
 
 CERTIFICATE_FILE = "certificate.json"
 
@@ -32,6 +34,37 @@ def write_files(folder: str | os.PathLike[str], contents: Mapping[str, str]) -> 
         raise ArgumentError(f"folder must be a folder without a release, got {target}: {error.strerror}") from error
     except OSError as error:
         raise ArgumentError(f"folder must be a folder that can be written, got {target}: {error.strerror}") from error
+
+
+def bind_files(folder: str | os.PathLike[str]) -> None:
+    """Bind the certificate of a release folder to all files beside it; the last step of a run that adds a student and a report.
+
+    The answers themselves must be those that the certificate binds already. The certificate is replaced whole, so a kill leaves
+    the one before or the one after; done again for files that were written again, it binds those.
+
+    Raises:
+        ArgumentError: no release there, answers that were changed, or a folder that cannot be written.
+    """
+    from teacher_student.aggregation.load import load_table  # which imports the kinds of releases, and they this module
+
+    target = file_path("folder", folder)
+    certificate = load_table(target).certificate
+    try:
+        files = {path.name: file_digest(path) for path in sorted(bindable(target))}
+        text = dataclasses.replace(certificate, files=files).to_json()
+        if (target / CERTIFICATE_FILE).read_bytes() != text.encode():
+            _write_whole(target / CERTIFICATE_FILE, text, replace=True)
+    except OSError as error:
+        raise ArgumentError(f"folder must be a folder that can be written, got {target}: {error.strerror}") from error
+
+
+def bindable(folder: Path) -> list[Path]:
+    """Return the files of a release folder that its certificate can bind: all in it but itself, drafts and subfolders."""
+    return [
+        path
+        for path in folder.iterdir()
+        if path.is_file() and path.name != CERTIFICATE_FILE and path.name[0] != "." and path.suffix != ".partial"
+    ]
 
 
 def check_against(certificate: Certificate, answers: Integers, *, least_paid: int, most_paid: int) -> None:
@@ -75,8 +108,8 @@ def _is_there(path: Path, text: str) -> bool:
     raise ArgumentError(f"folder must hold no release yet, got {path.parent}, which has {path.name}; choose another one")
 
 
-def _write_whole(path: Path, text: str) -> None:
-    """Write a new file atomically: to a temporary name first, then linked to `path`, which must not exist."""
+def _write_whole(path: Path, text: str, *, replace: bool = False) -> None:
+    """Write a file atomically: to a temporary name first, then to `path`, which must not exist unless it is to be replaced."""
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
@@ -84,6 +117,9 @@ def _write_whole(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(draft).chmod(0o644)
-        os.link(draft, path)
+        if replace:
+            Path(draft).replace(path)
+        else:
+            os.link(draft, path)
     finally:
-        Path(draft).unlink()
+        Path(draft).unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from teacher_student.labels import HALTED
 from teacher_student.privacy import Certificate, NoisyFraction, NoisyMaxParameters, NoisyScores
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Release(SavedRelease):
     """Private labels, ready to be published.
 

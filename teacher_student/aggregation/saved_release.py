@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
+import hashlib
 import io
 import os
 from abc import ABC, abstractmethod
@@ -15,6 +17,7 @@ import numpy.typing as npt
 from teacher_student.aggregation.folder import CERTIFICATE_FILE, write_files
 from teacher_student.arguments import ArgumentError, Integers, file_path, names_of_rows
 from teacher_student.privacy import Certificate
+from teacher_student.privacy.certificate import file_digest
 
 
 class SavedRelease(ABC):
@@ -58,15 +61,24 @@ class SavedRelease(ABC):
         Raises:
             ArgumentError: one of the files exists and is another release's, or the folder cannot be written.
         """
-        write_files(folder, {self.FILE: self._table(), CERTIFICATE_FILE: self.certificate.to_json()})
+        own = dataclasses.replace(self.certificate, files={self.FILE: self.certificate.files[self.FILE]})
+        write_files(folder, {self.FILE: self._table(), CERTIFICATE_FILE: own.to_json()})
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote.
+        """Read what `save` wrote, also where a run has added a student to it.
 
         Raises:
-            ArgumentError: a file is missing or is not what `save` writes, or the answers are not those of the certificate.
+            ArgumentError: a file is missing or is not what `save` writes, the answers are not those of the certificate, or a file
+                that the certificate binds was changed.
         """
+        release = cls.load_table(folder)
+        release.certificate.check_files(folder, partial=True)
+        return release
+
+    @classmethod
+    def load_table(cls, folder: str | os.PathLike[str]) -> Self:
+        """Do what `load` does, without a look at any file but the table and the certificate."""
         source = file_path("folder", folder)
         try:
             with (source / cls.FILE).open(newline="", encoding="utf-8") as file:
@@ -75,12 +87,18 @@ class SavedRelease(ABC):
                 raise ValueError(f"{cls.FILE} needs the columns {', '.join(cls.COLUMNS)}")
             certificate = Certificate.from_json((source / CERTIFICATE_FILE).read_text(encoding="utf-8"))
             names, answers = cls._read(rows, certificate)
+            if certificate.files and certificate.files.get(cls.FILE) != file_digest(source / cls.FILE):
+                raise ArgumentError(f"{cls.FILE} must be the file that its certificate binds, got {source}, where it was changed")
         except ArgumentError:
             raise
         except (OSError, ValueError, OverflowError, csv.Error) as error:
             reason = getattr(error, "strerror", None) or error
             raise ArgumentError(f"folder must hold {cls.FILE} and {CERTIFICATE_FILE}, got {source}: {reason}") from error
         return cls(answers, certificate, None if names == _positions(len(names)) else names)
+
+    def __repr__(self) -> str:
+        """Say in one line what was released."""
+        return f"{type(self).__name__}({int(self.answered.sum())} of {self.answered.size} answered; {self.certificate!r})"
 
     def _table(self) -> str:
         text = io.StringIO()
@@ -90,10 +108,17 @@ class SavedRelease(ABC):
         return text.getvalue()
 
     def _keep(self, field: str, answers: Integers) -> None:
-        """Set a checked field, which cannot be written to from now on, and the names of its rows."""
+        """Set a checked field, which cannot be written to from now on, and the names of its rows; the certificate binds both."""
         object.__setattr__(self, "queries", names_of_rows("queries", self.queries, len(answers)))
         answers.flags.writeable = False
         object.__setattr__(self, field, answers)
+        if not isinstance(self.certificate, Certificate):
+            raise ArgumentError(f"certificate must be a Certificate, got {self.certificate!r}")
+        digest = hashlib.sha256(self._table().encode()).hexdigest()
+        if (bound := self.certificate.files.get(self.FILE, digest)) != digest:
+            raise ArgumentError(f"{field} must be those that the certificate binds, {self.FILE} of SHA-256 {bound}, got others")
+        files = {**self.certificate.files, self.FILE: digest}
+        object.__setattr__(self, "certificate", dataclasses.replace(self.certificate, files=files))
 
 
 def names_of_groups(rows: Sequence[Sequence[str]], labels: Sequence[str]) -> tuple[str, ...]:

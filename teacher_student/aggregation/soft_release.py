@@ -17,7 +17,7 @@ from teacher_student.mechanisms.soft_label import scores_of
 from teacher_student.privacy import Certificate
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class SoftRelease(SavedRelease):
     """Private soft labels, ready to be published.
 

@@ -18,7 +18,7 @@ from teacher_student.privacy import Certificate, NoisyFraction, NoisyScores
 from teacher_student.privacy.noisy_scores import STEPS
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class SumRelease(SavedRelease):
     """Noisy sums over the teachers, ready to be published.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.aggregation import FractionRelease, Release, ScoreRelease, SoftRelease, label
-from teacher_student.aggregation.saved_release import SavedRelease
+from teacher_student.aggregation import Release, label, load_release
+from teacher_student.aggregation.folder import CERTIFICATE_FILE, bindable
+from teacher_student.aggregation.load import release_folder
 from teacher_student.arguments import ArgumentError, file_path
 from teacher_student.pipeline.budget import BudgetSettings
+from teacher_student.pipeline.folder import STUDENT_FILES
+from teacher_student.privacy import Certificate
 
 
 def label_file(
@@ -79,26 +83,31 @@ def read_table(path: str) -> npt.NDArray[Any]:
 
 
 def verify_folder(folder: Path) -> str:
-    """Recompute epsilon and delta of a run or release folder from the recorded parameters alone.
+    """Recompute epsilon and delta of a run or release folder from the recorded parameters, and check the files that it binds.
 
     Returns:
-        One line that says what holds.
+        One line that says what holds; a second one where files are not bound.
 
     Raises:
-        ArgumentError: no release there, a certificate that does not recompute, or answers that it does not speak of.
+        ArgumentError: no release there, a certificate that does not recompute, answers that it does not speak of, a file that it
+            binds and that is missing or was changed, or a student that it does not bind.
     """
-    path = folder / "release" if (folder / "release").is_dir() else folder
-    if not (path / "certificate.json").is_file():
-        raise ArgumentError(f"folder must hold a certificate.json, got {folder}")
-    certificate = _release_kind(path).load(path).certificate
-    epsilon = certificate.verify()
-    return (
+    path = release_folder(folder)
+    certificate = load_release(path).certificate
+    stated = Certificate.from_json((path / CERTIFICATE_FILE).read_text(encoding="utf-8")).files  # an old one binds nothing
+    loose = sorted(file.name for file in bindable(path) if file.name not in stated)
+    epsilon = dataclasses.replace(certificate, files=stated).verify(path)
+    if stated and (students := [name for name in loose if name in STUDENT_FILES]):
+        raise ArgumentError(
+            f"folder must hold a student that its certificate binds, got {path / students[0]}, which it does not; let the run "
+            "that made it end, or move it elsewhere"
+        )
+    line = (
         f"{path}: {certificate.mechanism} is ({certificate.epsilon:.6g}, {certificate.delta:.3g})-private "
         f"under {certificate.neighbours}; recomputed epsilon {epsilon:.6g}"
     )
-
-
-def _release_kind(path: Path) -> type[SavedRelease]:
-    """Return what lies in a release folder, by the name of its table."""
-    kinds: tuple[type[SavedRelease], ...] = (FractionRelease, ScoreRelease, SoftRelease)
-    return next((kind for kind in kinds if (path / kind.FILE).exists()), Release)
+    if stated:
+        line += f"; unchanged: {', '.join(stated)}"
+    else:
+        line += "\nNotice: the certificate was made before certificates bound their files; it would hold for other answers too"
+    return line + (f"\nNotice: not bound by the certificate: {', '.join(loose)}" if stated and loose else "")

@@ -24,6 +24,8 @@ from teacher_student.arguments import ArgumentError
 
 FINISHED = "finished.json"
 SESSION = "session.sqlite"
+STUDENT_FILES = ("student.safetensors", "student.yaml", "encoding.safetensors")
+"""Weights, description, and what the encoding needs beside it."""
 
 PUBLISHED = 315_532_800
 """Time of every released file: 1 January 1980, as in reproducible archives. The true ones tell how long stages took, and that

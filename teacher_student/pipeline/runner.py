@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from teacher_student.aggregation.folder import bind_files
 from teacher_student.aggregation.ledger import Account
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import PrivateDataset, PublicSizes, Shards
@@ -291,6 +292,7 @@ def _write_reports(
     if settings.tensorboard:
         write_released_events(folder.release / "tensorboard", facts)
         write_private_events(folder.private / "tensorboard", private)
+    bind_files(folder.release)  # nothing in release/ is written after this
 
 
 def _cutoff(release: AnyRelease) -> int | None:

@@ -21,13 +21,13 @@ from torch import nn
 
 from teacher_student.arguments import ArgumentError, file_path
 from teacher_student.data.encodings import NumberColumns, RowEncoding, described_encoding, description_of
-from teacher_student.pipeline.folder import write_atomically
+from teacher_student.pipeline.folder import STUDENT_FILES, write_atomically
 from teacher_student.pipeline.published_student import PublishedStudent
 from teacher_student.pipeline.settings import NetworkClass
 from teacher_student.pipeline.stages import build_network
 from teacher_student.teachers import CNN, MLP, LogisticRegression, ResNet
 
-WEIGHTS, DESCRIPTION, ARRAYS = "student.safetensors", "student.yaml", "encoding.safetensors"
+WEIGHTS, DESCRIPTION, ARRAYS = STUDENT_FILES
 
 NETWORKS: dict[str, NetworkClass] = {network.__name__: network for network in (CNN, MLP, LogisticRegression, ResNet)}
 """Networks that a file may name. It must not choose what else is imported or called."""

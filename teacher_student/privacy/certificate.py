@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
+import os
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
-from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
+from teacher_student.arguments import ArgumentError, choice, file_path, positive_integer, positive_number, probability
 from teacher_student.privacy.calibration import parameters_from_dict
 from teacher_student.privacy.parameters import Parameters
 
@@ -20,6 +24,11 @@ HYPERPARAMETERS = ("fixed", "public_surrogate")
 among private runs is a mechanism of its own, `private_selection`, which has its cost."""
 
 FORMAT = 1
+
+_LATER = {"files"}
+"""Fields that certificates of version 0.1.0 lack."""
+_NAME = re.compile(r"[^./\\\x00][^/\\\x00]*")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 _TOLERANCE = 1e-9
 """Relative room for the last digits of another machine's arithmetic."""
@@ -41,6 +50,8 @@ class Certificate:
             Public, as all of a certificate is: no fingerprint of the data, no times.
         not_covered: what the guarantee does not speak of.
         versions: of the libraries that drew and accounted for the noise.
+        files: SHA-256 of each released file that the certificate binds, by its name in the release folder, in hexadecimal: the
+            answers, and of a run also the student and the report. Empty in certificates of version 0.1.0, which bind nothing.
     """
 
     epsilon: float
@@ -53,6 +64,15 @@ class Certificate:
     composition: tuple[Mapping[str, Any], ...] = ()
     not_covered: tuple[str, ...] = ()
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Say the guarantee in one line; `to_json` has all of it."""
+        noise = "" if self.private else ", injected noise: not private"
+        return (
+            f"Certificate({self.mechanism}, epsilon={self.epsilon:g}, delta={self.delta:g}, {self.neighbours}{noise}; "
+            f"{len(self.composition)} earlier releases, binds {', '.join(self.files) or 'no files'})"
+        )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", positive_number("epsilon", self.epsilon))
@@ -62,7 +82,7 @@ class Certificate:
             raise ArgumentError(f"private must be true or false, got {self.private!r}")
         if not isinstance(self.parameters, Parameters):
             raise ArgumentError(f"parameters must be those of a mechanism, got {self.parameters!r}")
-        for name in ("used", "versions"):
+        for name in ("used", "versions", "files"):
             if not isinstance(facts := getattr(self, name), Mapping):
                 raise ArgumentError(f"{name} must be facts by name, got {facts!r}")
             _check_json(name, dict(facts))
@@ -75,6 +95,7 @@ class Certificate:
         _check_json("composition", [dict(entry) for entry in self.composition])
         if any(not isinstance(line, str) for line in self.not_covered):
             raise ArgumentError(f"not_covered must be texts, got {self.not_covered!r}")
+        _check_files(self.files)
         if self.mechanism != self.parameters.mechanism:
             raise ArgumentError(f"mechanism must be that of the parameters, {self.parameters.mechanism}, got {self.mechanism!r}")
 
@@ -83,6 +104,7 @@ class Certificate:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields |= {"parameters": self.parameters.to_dict(), "used": dict(self.used), "versions": dict(self.versions)}
         fields |= {"composition": [dict(entry) for entry in self.composition], "not_covered": list(self.not_covered)}
+        fields |= {"files": dict(self.files)}
         return json.dumps({"format": FORMAT, **fields}, indent=2, allow_nan=False) + "\n"
 
     @classmethod
@@ -98,9 +120,10 @@ class Certificate:
             raise ArgumentError(f"certificate must be JSON with finite numbers, got {str(text)[:40]!r}") from error
         names = {field.name for field in dataclasses.fields(cls)}
         given = fields.pop("format", None) if isinstance(fields, dict) else None
-        if type(given) is not int or given != FORMAT or set(fields) != names:
+        if type(given) is not int or given != FORMAT or not names - _LATER <= set(fields) <= names:
             raise ArgumentError(f"certificate must hold format {FORMAT} and {', '.join(sorted(names))}")
-        for name, kind in (("used", dict), ("versions", dict), ("composition", list), ("not_covered", list)):
+        fields.setdefault("files", {})
+        for name, kind in (("used", dict), ("versions", dict), ("composition", list), ("not_covered", list), ("files", dict)):
             if not isinstance(fields[name], kind):
                 raise ArgumentError(f"certificate's {name} must be a {kind.__name__}, got {fields[name]!r}")
         fields["parameters"] = parameters_from_dict(fields["parameters"])
@@ -108,15 +131,20 @@ class Certificate:
         fields["not_covered"] = tuple(fields["not_covered"])
         return cls(**fields)
 
-    def verify(self) -> float:
-        """Recompute epsilon and delta from the recorded parameters alone; so too for each earlier release it lists.
+    def verify(self, folder: str | os.PathLike[str] | None = None) -> float:
+        """Recompute epsilon and delta from the recorded parameters alone, for this release and each earlier one that it lists.
+
+        Args:
+            folder: of the release; every file that the certificate binds must then be there, unchanged.
 
         Returns:
             The recomputed epsilon at the claimed delta; at most the claimed one.
 
         Raises:
-            ArgumentError: injected noise, or a claim that the parameters do not bear out.
+            ArgumentError: injected noise, a claim that the parameters do not support, or a file that is missing or was changed.
         """
+        if folder is not None:
+            self.check_files(folder)
         if not self.private:
             raise ArgumentError(
                 "certificate must be of a private release, got private: false (the noise was injected for a test)"
@@ -125,6 +153,29 @@ class Certificate:
         for earlier, epsilon, delta in self._earlier():
             _recompute(earlier, epsilon, delta)
         return _recompute(self.parameters, self.epsilon, self.delta)
+
+    def check_files(self, folder: str | os.PathLike[str], *, partial: bool = False) -> None:
+        """Refuse a folder whose files are not those that the certificate binds.
+
+        Args:
+            folder: of the release.
+            partial: whether some of the files may be missing, as in a copy of the answers alone.
+
+        Raises:
+            ArgumentError: a file is missing, cannot be read, or was changed.
+        """
+        for name, digest in self.files.items():
+            path = file_path("folder", folder) / name
+            if partial and not path.exists():
+                continue
+            try:
+                found = file_digest(path)
+            except OSError as error:
+                raise ArgumentError(
+                    f"folder must hold {name}, which its certificate binds, got {path}: {error.strerror}"
+                ) from error
+            if found != digest:
+                raise ArgumentError(f"{name} must be the file that its certificate binds, got {path}, which was changed")
 
     def total(self, delta: float) -> float:
         """Return the sum of the epsilons of this release and the earlier ones; infinite if their deltas add up to more.
@@ -168,6 +219,12 @@ class Certificate:
         return found
 
 
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal, as `sha256sum` prints it."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _recompute(parameters: Parameters, epsilon: float, delta: float) -> float:
     """Return the epsilon that `parameters` give at `delta`, if they bear out the claim; what cannot be computed does not."""
     try:
@@ -183,6 +240,13 @@ def _recompute(parameters: Parameters, epsilon: float, delta: float) -> float:
     if not least <= delta * (1 + _TOLERANCE):
         raise ArgumentError(f"delta must be at least {least:.6g} at epsilon {epsilon:g} by its parameters, got {delta:g}")
     return found
+
+
+def _check_files(files: Mapping[str, str]) -> None:
+    """Refuse what is not the SHA-256 of a file directly in the release folder."""
+    for name, digest in files.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or not _DIGEST.fullmatch(str(digest)):
+            raise ArgumentError(f"files must hold the SHA-256 of plain files by their names, got {name!r}: {digest!r}")
 
 
 def _check_json(name: str, value: object) -> None:
