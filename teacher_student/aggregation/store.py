@@ -1,8 +1,8 @@
-"""Where a session's state lives: in memory, or in an SQLite file that survives whatever happens to the process.
+"""Storage of a session's state: in memory, or in an SQLite file that survives any end of the process.
 
-A store opens one `Entry` at a time. The session reads the state from it, asks the mechanism, and records labels and new state on
-it; only when the entry has closed, and with it the transaction, may the labels be handed out. The budget is thus written down
-before the answer. If anything fails in between, nothing was handed out and nothing is recorded.
+A store opens one `Entry` at a time. The session reads the state from it, asks the mechanism, and records labels and new state in
+it. Labels may be handed out only after the entry, and with it the transaction, has closed. So the budget is written before the
+answer. If anything fails in between, nothing was handed out and nothing is recorded.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Head:
 
     Attributes:
         number: batches so far; 0 is the start, without labels.
-        state: what the mechanism remembers, JSON.
+        state: state of the mechanism, JSON.
         private: whether all noise so far was the operating system's.
         end: labels so far.
         link: hash of the batch and of the link before it (of the settings, for the first).
@@ -89,7 +89,7 @@ class Entry:
     """The store within one transaction.
 
     Attributes:
-        state: what the mechanism remembers, as a mapping; `record` says what it is from now on.
+        state: state of the mechanism, as a mapping; `record` replaces it.
         private: whether all noise so far was the operating system's.
     """
 
@@ -100,7 +100,7 @@ class Entry:
         self.private = self._head.private
 
     def recorded(self, query_ids: Sequence[str]) -> dict[str, int]:
-        """Return the labels of those of `query_ids` that were answered before."""
+        """Return the labels of the queries among `query_ids` that were answered before."""
         found: dict[str, int] = {}
         for start in range(0, len(query_ids), _AT_A_TIME):
             some = query_ids[start : start + _AT_A_TIME]
@@ -120,7 +120,7 @@ class Entry:
         """Write down the labels of new queries, in order, and the state after them. At most once in an entry.
 
         Args:
-            state: what the mechanism remembers now.
+            state: state of the mechanism after these labels.
             labels: shape (new queries,), int64.
             query_ids: one for each label, never recorded before, or None.
             private: whether the noise was the operating system's.
@@ -154,7 +154,7 @@ class Entry:
         return self._head.end
 
     def labels(self) -> Integers:
-        """Return all labels recorded, in the order of the queries, shape (num_queries so far,), int64."""
+        """Return all recorded labels, in the order of the queries, shape (num_queries so far,), int64."""
         blobs = self._connection.execute("SELECT labels FROM batches ORDER BY number")
         return np.frombuffer(b"".join(blob for (blob,) in blobs), dtype=_STORED).astype(np.int64)
 
@@ -164,17 +164,18 @@ class Entry:
 
 
 class Store:
-    """One session's state; any number of threads, and of processes where there is a file.
+    """One session's state, for any number of threads and, with a file, of processes.
 
     Args:
-        path: the state file, made with mode 0600 (and a witness beside it) if there is none; None keeps the state in memory.
-        settings: the session's public settings. An existing file must have been made with the same.
-        start: makes the first state from the session's own name, and says whether its noise was private; called once in the
+        path: the state file, created with mode 0600 (and a witness beside it) if it does not exist; None keeps the state in
+            memory.
+        settings: the session's public settings. An existing file must have the same ones.
+        start: called with the session's name; returns the first state, and whether its noise was private. Called once in the
             session's life (again only if it failed or was killed before the state was written).
-        second_witness: makes, from the session's own name, something elsewhere that remembers the newest link of a state file.
+        second_witness: called with the session's name; returns a second witness, kept elsewhere.
 
     Raises:
-        ArgumentError: the file is of another session or another program, was copied or rolled back, or cannot be used.
+        ArgumentError: the file belongs to another session or program, was copied or rolled back, or cannot be used.
     """
 
     def __init__(
@@ -202,18 +203,18 @@ class Store:
             _check(connection, settings)
 
     def close(self) -> None:
-        """End the use of this object; a file can be opened again, what was in memory is gone."""
+        """Close the store. A file can be opened again; a state in memory is lost."""
         self._database.close()
 
     @contextlib.contextmanager
     def entry(self) -> Iterator[Entry]:
-        """Open the only entry of this moment; what it records is permanent when the block ends without an error."""
+        """Open an entry, one at a time; what it records is permanent when the block ends without an error."""
         with self._transaction() as connection:
             yield Entry(connection)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that fits the witnesses when it begins and that they know of when it has ended."""
+        """Open a transaction; check the state against the witnesses at its start and update them after its end."""
         with self._database.transaction() as connection:
             confirmed = [witness.check(connection) for witness in self._witnesses]
             yield connection
@@ -229,7 +230,7 @@ def _mark(link: str, form: str, data: bytes) -> str:
 
 
 def _append(connection: sqlite3.Connection, head: Head, state: Mapping[str, Any], labels: Integers, *, private: bool) -> Head:
-    """Add the batch that follows `head`; return the new head."""
+    """Append the batch after `head`; return the new head."""
     text, data = json.dumps(dict(state), sort_keys=True), labels.astype(_STORED).tobytes()
     number, end = head.number + 1, head.end + len(labels)
     new = Head(number, text, private, end, _link(head.link, number, text, private, end, data))

@@ -1,10 +1,10 @@
-"""Integer noise: the only source of randomness that a mechanism has.
+"""Integer noise, the only source of randomness of a mechanism.
 
 A mechanism asks a `Noise` for integers and never makes its own. There are three sources:
 
-- `SystemNoise` is the one that protects data: OpenDP's exact samplers (no floating-point arithmetic anywhere in a draw; Mironov
-  2012 shows what goes wrong otherwise), fed by the operating system's entropy. It has no seed, and it keeps nothing between
-  calls, so that processes forked in between share no noise.
+- `SystemNoise` protects data: OpenDP's exact samplers (no floating-point arithmetic in a draw; Mironov 2012 shows what goes wrong
+  otherwise), fed by the operating system's entropy. It has no seed and keeps nothing between calls, so forked processes share no
+  noise.
 - `GeneratorNoise` draws the same laws from a NumPy generator: for studies and tests, not private.
 - `RecordedNoise` replays given integers: for tests that compare two forms of one algorithm, not private.
 
@@ -116,11 +116,11 @@ class GeneratorNoise(Noise):
 
 
 class RecordedNoise(Noise):
-    """Given integers, replayed in order whatever law is asked for. Not private.
+    """Recorded integers, replayed in order whatever law is requested. Not private.
 
     Args:
         values: one stream for all draws, or one stream for each scale (a mapping from `Fraction`), so that threshold noise and
-            query noise can be recorded apart and an algorithm may draw ahead in one of them.
+            query noise can be recorded separately and an algorithm may draw ahead in one of them.
     """
 
     def __init__(self, values: Iterable[int] | Mapping[Fraction, Iterable[int]]) -> None:
@@ -163,7 +163,7 @@ def fold(draws: Integers) -> Integers:
 
 
 def _exact_double(scale: Fraction) -> float:
-    """Return `scale` as the double of exactly the same value; a scale that has none cannot be sampled as accounted."""
+    """Return `scale` as a double of exactly the same value; without one it could not be sampled as it is accounted."""
     try:
         double = float(scale)
     except (TypeError, ValueError, OverflowError) as error:
@@ -175,7 +175,7 @@ def _exact_double(scale: Fraction) -> float:
 
 @functools.lru_cache(maxsize=64)
 def _measurement(maker: str, scale: float) -> Callable[[list[int]], list[int]]:
-    """Build OpenDP's measurement `maker` over vectors of 64-bit integers; imported late, and without its slow prelude."""
+    """Build OpenDP's measurement `maker` over vectors of 64-bit integers. OpenDP is imported late, without its slow prelude."""
     from opendp import domains, measurements, metrics, mod
 
     mod.enable_features("contrib")
@@ -187,7 +187,7 @@ def _measurement(maker: str, scale: float) -> Callable[[list[int]], list[int]]:
 
 
 def _opendp_draws(maker: str, scale: Fraction, size: int) -> Integers:
-    """Return `size` draws: OpenDP adds noise to as many zeros. No draw outlives the call."""
+    """Return `size` draws: OpenDP adds noise to `size` zeros. No draw is kept after the call."""
     measurement = _measurement(maker, _exact_double(scale))
     if size < _LARGE:
         return np.array(measurement([0] * size), dtype=np.int64) if size else np.empty(0, dtype=np.int64)
