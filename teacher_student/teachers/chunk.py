@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from teacher_student.arguments import ArgumentError
+from teacher_student.teachers.containment import attempt, failing, own_generators
 from teacher_student.teachers.dropout import KeyedDropout
 from teacher_student.teachers.engines import Engine, Stack
 from teacher_student.teachers.optimizers import TeacherDecay, build_optimizer, clip_per_teacher
@@ -95,14 +97,18 @@ class ChunkTrainer:
         dropout = any(isinstance(module, KeyedDropout) for module in engine.network.modules())
         self._draws = dropout or self.settings.augment is not None
         self._window = max(1, _ROWS_PER_WINDOW // (records.num_teachers * self.settings.batch_size))
+        self._failed = torch.zeros(records.num_teachers, dtype=torch.bool, device=records.features.device)
+        self._contain = False
 
-    def train(self, start: Stack | UnfinishedChunk, save: Save | None = None) -> TrainedChunk:
+    def train(self, start: Stack | UnfinishedChunk, save: Save | None = None, *, contain: bool = False) -> TrainedChunk:
         """Train to the settings' last step.
 
         Args:
             start: parameters of the chunk's teachers before the first step, or what `save` was given.
             save: called now and then with a function that returns the unfinished chunk.
+            contain: a teacher of a stack whose step raises fails alone: its parameters become NaN, and it abstains.
         """
+        self._contain = contain
         begun = start if isinstance(start, UnfinishedChunk) else None
         stack = start.stack if isinstance(start, UnfinishedChunk) else start
         device = self.records.features.device
@@ -112,6 +118,7 @@ class ChunkTrainer:
         decay = None if same_decay else TeacherDecay(self._decays, self.settings.optimizer == "adamw")
         if begun is not None:
             begun.restore(optimizer)
+            self._failed = _all_nan(packed)
         losses = torch.zeros(self.records.num_teachers, device=device)
         for first in range(begun.step if begun else 0, self.settings.steps, self._window):
             steps = min(self._window, self.settings.steps - first)
@@ -121,8 +128,15 @@ class ChunkTrainer:
                 total += self._step(packed, optimizer, decay, rows[step], first + step)
             losses = total / steps
             if save is not None and (done := first + steps) < self.settings.steps:
-                save(lambda done=done: UnfinishedChunk.of(done, self.engine.unpack(packed), optimizer))  # type: ignore[misc]
-        return self._finished(self.engine.unpack(packed), losses)
+                save(lambda done=done: UnfinishedChunk.of(done, self._stack(packed), optimizer))  # type: ignore[misc]
+        return self._finished(self._stack(packed), losses)
+
+    def _stack(self, packed: Sequence[Tensor]) -> Stack:
+        """The teachers' parameters, NaN where one has failed: this is how an unfinished chunk remembers it."""
+        stack = self.engine.unpack(packed)
+        for tensor in stack.values() if self._failed.any() else ():
+            tensor[self._failed] = torch.nan
+        return stack
 
     def _step(
         self,
@@ -133,8 +147,7 @@ class ChunkTrainer:
         step: int,
     ) -> Tensor:
         keys = derived_keys(self._keys, step) if self._draws else self._keys
-        features, labels, weights = self._batch(rows, keys)
-        losses = self.engine.gradients(packed, features, labels, keys, weights)
+        losses = self._gradients(packed, rows, keys)
         rate = self.settings.learning_rate_at(step)
         for group in optimizer.param_groups:
             group["lr"] = rate
@@ -146,6 +159,58 @@ class ChunkTrainer:
             decay(packed, rate)
         optimizer.step()
         return losses.float()
+
+    def _gradients(self, packed: Sequence[Tensor], rows: Tensor, keys: Tensor) -> Tensor:
+        """Fill the gradients and return the losses; where that raises, do so for all teachers but those at fault.
+
+        Teachers who rest keep their places, so that every product has the same shape and all others get the same bits.
+        """
+        compute = functools.partial(self._computed, packed, keys=keys)
+        if not self._contain:
+            return compute(rows)
+        if self._failed.all():
+            return torch.full((len(rows),), torch.nan, device=rows.device)
+        if self._failed.any():
+            rows = self._rest(packed, rows, self._failed)
+        losses = attempt(functools.partial(compute, rows))
+        return self._separate(packed, rows, compute) if losses is None else losses
+
+    def _computed(self, packed: Sequence[Tensor], rows: Tensor, keys: Tensor) -> Tensor:
+        features, labels, weights = self._batch(rows, keys)
+        return self.engine.gradients(packed, features, labels, keys, weights)
+
+    def _separate(self, packed: Sequence[Tensor], rows: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
+        """Compute ever smaller groups of teachers while the others rest, until only those are left who fail alone."""
+        kept = [tensor.detach().clone() for tensor in packed]
+        gradients, losses = [torch.zeros_like(tensor) for tensor in kept], torch.zeros(len(rows), device=rows.device)
+
+        def succeeds(group: Sequence[int]) -> bool:
+            resting = torch.ones_like(self._failed)
+            resting[list(group)] = False
+            _copy(kept, packed)
+            found = attempt(functools.partial(compute, self._rest(packed, rows, resting)))
+            if found is not None:
+                losses[~resting] = found[~resting].float()
+                for gradient, tensor in zip(gradients, packed, strict=True):
+                    gradient[~resting] = tensor.grad[~resting]  # type: ignore[index]
+            return found is not None
+
+        self._failed[failing((~self._failed).nonzero().flatten().tolist(), succeeds)] = True
+        _copy(kept, packed)
+        for tensor, gradient in zip(packed, gradients, strict=True):
+            tensor.grad = gradient
+        return losses
+
+    def _rest(self, packed: Sequence[Tensor], rows: Tensor, resting: Tensor) -> Tensor:
+        """Give the parameters and the record of the rehearsal, which are public, to `resting` teachers; return the rows."""
+        for tensor, rehearsed in zip(packed, self._rehearsed, strict=True):
+            tensor[resting] = rehearsed
+        return torch.where(resting[:, None], len(self.records.labels) - 1, rows)
+
+    @functools.cached_property
+    def _rehearsed(self) -> list[Tensor]:
+        device = self.records.features.device
+        return self.engine.pack({name: tensor.to(device) for name, tensor in untrained(self.engine, 1).items()})
 
     def _batch(self, rows: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Gather (teachers, batch, ...) features, (teachers, batch) labels, and weights where there are any."""
@@ -171,20 +236,27 @@ def as_numbers(features: Tensor, dtype: torch.dtype) -> Tensor:
     return features.to(dtype).div_(255) if features.dtype == torch.uint8 else features.to(dtype)
 
 
-def rehearse(engine: Engine, record: Tensor, device: torch.device) -> None:
-    """Train one teacher without records for two steps, so that a mistake in network or settings shows before training.
+def untrained(engine: Engine, num_teachers: int) -> Stack:
+    """Return the stack of an engine's own network, the same for every teacher; it is public."""
+    state = engine.network.state_dict()
+    return {name: value.detach().unsqueeze(0).repeat(num_teachers, *[1] * value.ndim) for name, value in state.items()}
+
+
+def rehearse(engine: Engine, record: Tensor, device: torch.device, num_teachers: int) -> None:
+    """Train a chunk without records for two steps, so that a mistake in network, settings or sizes shows before training.
 
     Raises:
         ArgumentError: the training fails on made-up records, hence for public reasons.
     """
     features, labels = torch.zeros((1, *record.shape), dtype=record.dtype), torch.zeros(1, dtype=torch.int64)
-    records = ChunkRecords(features, labels, (0,), (0,), (0,), torch.ones(1, dtype=torch.bool)).to(device)
-    brief = dataclasses.replace(engine.settings, steps=2, warmup_steps=0, batch_size=min(2, engine.settings.batch_size))
-    trainer = ChunkTrainer(engine, records, master_seed=0, decays=[0.0], settings=brief)
-    stack = {name: value.detach().clone().unsqueeze(0) for name, value in engine.network.state_dict().items()}
+    nobody = (0,) * num_teachers
+    unusable = torch.ones(num_teachers, dtype=torch.bool)
+    records = ChunkRecords(features, labels, nobody, nobody, tuple(range(num_teachers)), unusable).to(device)
+    brief = dataclasses.replace(engine.settings, steps=2, warmup_steps=0)
+    trainer = ChunkTrainer(engine, records, master_seed=0, decays=[0.0] * num_teachers, settings=brief)
     try:
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            trainer.train(stack)
+        with torch.random.fork_rng(devices=_cuda(device)):
+            trainer.train(untrained(engine, num_teachers))
     except Exception as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ArgumentError(
@@ -193,18 +265,66 @@ def rehearse(engine: Engine, record: Tensor, device: torch.device) -> None:
 
 
 def train_chunk(trainer: ChunkTrainer, start: Stack | UnfinishedChunk, save: Save | None = None) -> TrainedChunk:
-    """Train a chunk; in a chunk of one teacher an error abstains, so that one shard's records cannot stop the run.
-
-    The default generator is seeded from the teacher's own seed, for networks that draw from it, and put back afterwards.
-    """
-    if trainer.engine.lockstep:
-        return trainer.train(start, save)
-    stack = start.stack if isinstance(start, UnfinishedChunk) else start
+    """Train a chunk. A teacher that raises abstains, and the others get the same bits as beside any other teacher."""
     device = trainer.records.features.device
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(trainer._seed)
-        try:
-            return trainer.train(stack)
-        except Exception:  # noqa: BLE001  whatever a shard's records provoke, it must stay with that shard's teacher
-            failed = torch.ones(trainer.records.num_teachers, dtype=torch.bool)
-            return TrainedChunk(stack, failed, torch.full((trainer.records.num_teachers,), torch.nan))
+    with torch.random.fork_rng(devices=_cuda(device)), own_generators(trainer._seed):
+        if trainer.engine.lockstep:
+            return trainer.train(start, save, contain=True)
+        stack = start.stack if isinstance(start, UnfinishedChunk) else start
+        trained = attempt(lambda: trainer.train(stack))
+    failed = torch.ones(trainer.records.num_teachers, dtype=torch.bool)
+    return trained or TrainedChunk(stack, failed, torch.full((trainer.records.num_teachers,), torch.nan))
+
+
+def score_chunk(engine: Engine, stack: Stack, points: Tensor, abstaining: Tensor, num_classes: int) -> Tensor:
+    """Return class scores (teachers, points, num_classes) of a chunk; NaN where a teacher's network raises.
+
+    Args:
+        engine: evaluates the chunk.
+        stack: the teachers' tensors, on the device of `points`.
+        points: public, (points, ...).
+        abstaining: (teachers,) bool, on the CPU: whose scores mean nothing; they are left out where anything raises.
+        num_classes: number of classes.
+    """
+    numbers = as_numbers(points, engine.settings.dtype)
+    shape = (len(abstaining), len(points), num_classes)
+
+    def computed(some: Stack) -> Tensor | None:
+        with torch.random.fork_rng(devices=_cuda(points.device)), own_generators(0):  # no teacher goes on where another stopped
+            scores = attempt(lambda: engine.scores(some, numbers.clone()))  # a network may change its input in place
+        return None if scores is None or scores.shape != shape else scores
+
+    def succeeds(group: Sequence[int]) -> bool:
+        chosen = {name: tensor.clone() for name, tensor in resting.items()}
+        for name, tensor in chosen.items():
+            tensor[list(group)] = stack[name][list(group)]
+        found = computed(chosen)
+        if found is not None:
+            scores[list(group)] = found[list(group)]
+        return found is not None
+
+    if (together := computed(stack)) is not None:
+        return together
+    scores = torch.full(shape, torch.nan, dtype=engine.settings.dtype, device=points.device)
+    if not engine.lockstep:
+        return scores
+    rehearsed = untrained(engine, len(abstaining))
+    resting = {name: rehearsed[name].to(points.device) for name in stack}
+    speaking = (~abstaining).nonzero().flatten().tolist()
+    if speaking and not succeeds(speaking):
+        failing(speaking, succeeds)
+    return scores
+
+
+def _cuda(device: torch.device) -> list[torch.device]:
+    return [device] if device.type == "cuda" else []
+
+
+def _copy(source: Sequence[Tensor], target: Sequence[Tensor]) -> None:
+    for one, other in zip(source, target, strict=True):
+        other.copy_(one)
+
+
+def _all_nan(packed: Sequence[Tensor]) -> Tensor:
+    """Return (teachers,) bool: those of whom `UnfinishedChunk` says that they have failed."""
+    return torch.stack([tensor.detach().reshape(len(tensor), -1).isnan().all(1) for tensor in packed]).all(0)

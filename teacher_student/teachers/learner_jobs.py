@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
-import random
-import sys
-import warnings
-from collections.abc import Callable
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.labels import ABSTAIN
+from teacher_student.labels import ABSTAIN, vote_type
+from teacher_student.teachers.containment import attempt, own_generators
 
-Votes = npt.NDArray[np.int16]
+Votes = npt.NDArray[np.signedinteger]
 
 
 @dataclass(frozen=True)
@@ -70,51 +71,55 @@ def fit_learner(
         return None
     if labels.min() == labels.max():
         return Constant(int(labels[0]))
-    try:
-        built = build_learner(learner, seed)
-        with warnings.catch_warnings(), _seeded(seed):
-            warnings.simplefilter("ignore")
+
+    def fitted() -> Any:
+        with _apart(seed):
+            built = build_learner(learner, seed)
             built.fit(features, labels, **({} if weights is None else {"sample_weight": weights}))
-    except Exception:  # noqa: BLE001  whatever a shard's records provoke, it must stay with that shard's teacher
-        return None
-    return built
+            return built
+
+    return attempt(fitted)
 
 
-class _seeded:  # noqa: N801  reads as a statement
-    """Seeds the global generators of NumPy, Python and torch (where it is loaded), and puts them back.
+@contextlib.contextmanager
+def _apart(seed: int) -> Iterator[None]:
+    """Let a learner draw from its own generators, and print nowhere: what it prints may follow from its records."""
+    with (
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere),
+        _silent_worker(nowhere.fileno()),
+        own_generators(seed),
+    ):
+        yield
 
-    Learners may use them, and teachers may share a process: how much one draws depends on its shard, and must not show in the
-    next one.
-    """
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def __enter__(self) -> None:
-        self._kept = np.random.get_state(), random.getstate()  # noqa: NPY002
-        np.random.seed(self._seed % 2**32)  # noqa: NPY002
-        random.seed(self._seed)
-        self._torch = sys.modules.get("torch")
-        if self._torch is not None:
-            self._torch_kept = self._torch.get_rng_state()
-            self._torch.manual_seed(self._seed)
-
-    def __exit__(self, *_: object) -> None:
-        np.random.set_state(self._kept[0])  # noqa: NPY002
-        random.setstate(self._kept[1])
-        if self._torch is not None:
-            self._torch.set_rng_state(self._torch_kept)
+@contextlib.contextmanager
+def _silent_worker(nowhere: int) -> Iterator[None]:
+    """Silence native code too, crashes included, if this process is a worker; in the run's own process others print."""
+    if multiprocessing.current_process().name == "MainProcess":
+        yield
+        return
+    kept = [(place, os.dup(place)) for place in (1, 2)]
+    for place, _ in kept:
+        os.dup2(nowhere, place)
+    try:
+        yield
+    finally:
+        for place, copy_of_it in kept:
+            os.dup2(copy_of_it, place)
+            os.close(copy_of_it)
 
 
 def learner_votes(learner: Any, points: npt.NDArray[Any], num_classes: int) -> Votes:
     """One teacher's votes (points,); all -1 if it fails."""
-    abstained = np.full(len(points), ABSTAIN, dtype=np.int16)
+    abstained = np.full(len(points), ABSTAIN, dtype=vote_type(num_classes))
     said = _asked(learner, "predict", points)
     if said is None or said.size != len(points):
         return abstained
     values = said.reshape(len(points))
     valid = np.isfinite(values) & (values == np.round(values)) & (values >= 0) & (values < num_classes)
-    return np.where(valid, np.where(valid, values, 0).astype(np.int16), abstained)
+    return np.where(valid, np.where(valid, values, 0).astype(abstained.dtype), abstained)
 
 
 def learner_scores(learner: Any, points: npt.NDArray[Any], num_classes: int) -> npt.NDArray[np.float32]:
@@ -130,12 +135,8 @@ def learner_scores(learner: Any, points: npt.NDArray[Any], num_classes: int) -> 
 
 def _probabilities(learner: Any, points: npt.NDArray[Any], num_classes: int) -> npt.NDArray[np.float64] | None:
     """Return (points, num_classes) of what a learner says; None if it has no probabilities of these classes."""
-    try:
-        classes = np.asarray(learner.classes_)
-        if classes.ndim != 1 or not set(classes.tolist()) <= set(range(num_classes)):
-            return None
-        places = classes.astype(np.int64)
-    except Exception:  # noqa: BLE001  whatever a learner is like, it must stay with its teacher
+    places = attempt(lambda: _places(learner, num_classes))
+    if places is None:
         return None
     said = _asked(learner, "predict_proba", points)
     if said is None or said.shape != (len(points), len(places)):
@@ -145,13 +146,21 @@ def _probabilities(learner: Any, points: npt.NDArray[Any], num_classes: int) -> 
     return probabilities
 
 
+def _places(learner: Any, num_classes: int) -> npt.NDArray[np.int64] | None:
+    """Return the classes that a learner has probabilities of; None if some are not among the public ones."""
+    classes = np.asarray(learner.classes_)
+    known = classes.ndim == 1 and set(classes.tolist()) <= set(range(num_classes))
+    return classes.astype(np.int64) if known else None
+
+
 def _asked(learner: Any, method: str, points: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
-    """Return what a learner says about points; None if it cannot, or fails."""
-    if learner is None:
-        return None
-    try:
-        with warnings.catch_warnings(), _seeded(0):  # a constant does: no teacher goes on where another stopped
-            warnings.simplefilter("ignore")
-            return np.asarray(getattr(learner, method)(points)).astype(np.float64)
-    except Exception:  # noqa: BLE001  a teacher that fails abstains
-        return None
+    """Return what a learner says about points; None if it cannot, or fails.
+
+    It gets a copy of the points: one that scales them in place must not change what the next one sees.
+    """
+
+    def said() -> npt.NDArray[np.float64]:
+        with _apart(0):  # a constant does: no teacher goes on where another stopped
+            return np.asarray(getattr(learner, method)(points.copy())).astype(np.float64)
+
+    return None if learner is None else attempt(said)

@@ -1,15 +1,17 @@
 """Any learner as a teacher: scikit-learn estimators, gradient boosting, XGBoost-like objects, a user's callable.
 
 A learner is anything with `fit(features, labels)` and `predict(features)`; one is built for every shard and sees that shard
-alone. A shard without records, and a learner that fails, abstain and stop nobody. A shard with one class needs no learner: its
-teacher votes for that class.
+alone. A shard without records, and a learner that fails, abstain and stop nobody. A learner may even end its process (a crash in
+native code, `os._exit`): with several workers it abstains too; with one worker there is no process but this one. A shard with one
+class needs no learner: its teacher votes for that class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from joblib import Parallel, delayed
 
 from teacher_student import arguments
 from teacher_student.arguments import ArgumentError
+from teacher_student.teachers.containment import attempt
 from teacher_student.teachers.learner_jobs import (
     Votes,
     build_learner,
@@ -57,22 +60,42 @@ class LearnerEnsemble:
         return np.array([learner is None for learner in self.learners])
 
     def predict_votes(self, public_features: Any, *, block: int = _BLOCK) -> Iterator[Votes]:
-        """Yield votes (points in the block, num_teachers) int16, -1 where a teacher abstains."""
+        """Yield votes (points in the block, num_teachers), of the type of `labels.vote_type`, -1 where a teacher abstains."""
         points = np.asarray(public_features)
         size = arguments.positive_integer("block", block)
-        with Parallel(n_jobs=self.num_workers) as parallel:
-            for first in range(0, len(points), size):
-                part = points[first : first + size]
-                columns = parallel(delayed(learner_votes)(learner, part, self.num_classes) for learner in self.learners)
-                yield np.stack(columns, axis=1)
+        for first in range(0, len(points), size):
+            part = points[first : first + size]
+            silent = learner_votes(None, part, self.num_classes)
+            calls = ((learner, part, self.num_classes) for learner in self.learners)
+            yield np.stack(_computed(learner_votes, calls, self.num_workers, silent), axis=1)
 
     def predict_class_scores(self, public_features: Any, *, chunk: int = _CHUNK) -> Iterator[npt.NDArray[np.float32]]:
         """Yield (teachers of a chunk, points, num_classes) float32: probabilities less 1 / num_classes; 0 where one abstains."""
         points, size = np.asarray(public_features), arguments.positive_integer("chunk", chunk)
-        with Parallel(n_jobs=self.num_workers) as parallel:
-            for first in range(0, self.num_teachers, size):
-                some = self.learners[first : first + size]
-                yield np.stack(parallel(delayed(learner_scores)(learner, points, self.num_classes) for learner in some))
+        silent = learner_scores(None, points, self.num_classes)
+        for first in range(0, self.num_teachers, size):
+            calls = ((learner, points, self.num_classes) for learner in self.learners[first : first + size])
+            yield np.stack(_computed(learner_scores, calls, self.num_workers, silent))
+
+
+def _computed(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], num_workers: int, silent: Any) -> list[Any]:
+    """Return what `function` returns for every one of `calls`; `silent` where that ends its process or cannot be sent back."""
+    results: list[Any] = []
+    waiting = iter(calls)
+    while group := list(islice(waiting, _CHUNK)):
+        together = _in_workers(function, group, num_workers)
+        if together is None:  # each by itself: who fails now has nobody else to blame
+            alone = [_in_workers(function, [call], num_workers) for call in group]
+            together = [silent if found is None else found[0] for found in alone]
+        results += together
+    return results
+
+
+def _in_workers(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], num_workers: int) -> list[Any] | None:
+    """Return what `function` returns for every call; None if a worker fails."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # joblib tells of workers that grow or end
+        return attempt(lambda: list(Parallel(n_jobs=num_workers)(delayed(function)(*call) for call in calls)))
 
 
 def train_learners(
@@ -113,8 +136,8 @@ def train_learners(
     counts = None if records.weights is None else records.weights.numpy()
     bounds = records.offsets.tolist()
     shards = ((rows[low:high], shard) for shard, (low, high) in enumerate(pairwise(bounds)))
-    jobs = (
-        delayed(fit_learner)(
+    calls = (
+        (
             learner,
             flat[mine],
             classes_of[mine],
@@ -124,7 +147,12 @@ def train_learners(
         )
         for mine, shard in shards
     )
-    return LearnerEnsemble(Parallel(n_jobs=num_workers)(jobs), classes, num_workers)
+    nobody = (learner, flat[:0], classes_of[:0], classes, 0)
+    if _in_workers(fit_learner, [nobody], num_workers) is None:
+        raise ArgumentError(
+            f"learner must be such that worker processes can load it, got {type(learner).__name__}; or set num_workers to 1"
+        )
+    return LearnerEnsemble(_computed(fit_learner, calls, num_workers, None), classes, num_workers)
 
 
 def check_learner(learner: Any, *, weighted: bool = False) -> None:

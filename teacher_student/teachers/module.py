@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.labels import ABSTAIN
-from teacher_student.teachers.chunk import ChunkTrainer, Save, TrainedChunk, UnfinishedChunk, as_numbers, train_chunk
+from teacher_student.labels import ABSTAIN, vote_type
+from teacher_student.teachers.chunk import ChunkTrainer, Save, TrainedChunk, UnfinishedChunk, score_chunk, train_chunk
 from teacher_student.teachers.engines import Engine, Network, initial_stack
 from teacher_student.teachers.records import ChunkRecords, ShardedRecords
 from teacher_student.teachers.settings import TrainingSettings
@@ -157,8 +157,11 @@ class TeacherEnsemble(lightning.LightningModule):
         return save
 
     def predict_step(self, batch: Tensor, batch_idx: int) -> Tensor:  # noqa: ARG002
-        """Return the votes (points, num_teachers) int16 of this rank's teachers on public points; -1 abstains, or is not here."""
-        votes = torch.full((len(batch), self.num_teachers), ABSTAIN, dtype=torch.int16)
+        """Return the votes (points, num_teachers) of this rank's teachers on public points; -1 abstains, or is not here.
+
+        Their type is that of `vote_type`.
+        """
+        votes = torch.full((len(batch), self.num_teachers), ABSTAIN, dtype=self._vote_type)
         world_size = self.trainer.world_size if self._trainer is not None else 1
         for number in self.chunks_of_rank(self.global_rank if world_size > 1 else 0, world_size):
             shards = self.shards_of(number)
@@ -169,15 +172,28 @@ class TeacherEnsemble(lightning.LightningModule):
         trained, votes = self.store.get(number), []
         for scores in self.chunk_scores(trained, points):
             chosen = scores.argmax(-1)
-            votes.append(chosen.masked_fill_(~torch.isfinite(scores).all(-1), ABSTAIN).T.to(torch.int16).cpu())
+            votes.append(chosen.masked_fill_(~torch.isfinite(scores).all(-1), ABSTAIN).T.to(self._vote_type).cpu())
         return torch.cat(votes).masked_fill_(trained.abstaining, ABSTAIN)
 
+    @property
+    def _vote_type(self) -> torch.dtype:
+        kind: torch.dtype = getattr(torch, vote_type(self.num_classes).name)
+        return kind
+
     def chunk_scores(self, trained: TrainedChunk, points: Tensor) -> Iterator[Tensor]:
-        """Yield class scores (teachers, some points, num_classes) of a chunk, in passes that fit into memory."""
+        """Yield class scores (teachers, some points, num_classes) of a chunk, in passes that fit into memory.
+
+        NaN where a teacher's network raises.
+        """
         stack = {name: tensor.to(points.device) for name, tensor in trained.stack.items()}
-        widest = max(tensor[0].numel() // max(1, tensor[0].shape[-1]) for tensor in stack.values() if tensor[0].ndim)
-        for part in points.split(max(1, _SCORES_PER_PASS // (len(trained.abstaining) * widest))):
-            yield self.engine.scores(stack, as_numbers(part, self.settings.dtype))
+        for part in self.passes(points, len(trained.abstaining)):
+            yield score_chunk(self.engine, stack, part, trained.abstaining, self.num_classes)
+
+    def passes(self, points: Tensor, num_teachers: int) -> Sequence[Tensor]:
+        """Split points so that the scores of `num_teachers` on each part fit into memory; public sizes decide."""
+        tensors = self.engine.network.state_dict().values()
+        widest = max((tensor.numel() // max(1, tensor.shape[-1]) for tensor in tensors if tensor.ndim), default=1)
+        return points.split(max(1, _SCORES_PER_PASS // (num_teachers * widest)))
 
     def teacher(self, index: int) -> torch.nn.Module:
         """Return one teacher as a network of its own, for inspection. It is private, like everything it says."""

@@ -45,14 +45,14 @@ def gathered_votes(votes: Tensor, device: torch.device) -> Tensor:
     """Put the ranks' votes side by side: every vote was cast on one rank, the others hold -1 there.
 
     Args:
-        votes: (points, num_teachers) int16.
+        votes: (points, num_teachers), of any signed type up to 32 bits.
         device: where the process group communicates.
     """
     if not _met():
         return votes
     counted = votes.to(device, torch.int32) + 1
     distributed.all_reduce(counted)
-    return (counted - 1).to("cpu", torch.int16)
+    return (counted - 1).to("cpu", votes.dtype)
 
 
 def _met() -> bool:

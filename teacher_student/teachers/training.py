@@ -15,7 +15,7 @@ from torch import Tensor
 
 from teacher_student import arguments
 from teacher_student.arguments import ArgumentError
-from teacher_student.teachers.chunk import rehearse
+from teacher_student.teachers.chunk import as_numbers, rehearse, untrained
 from teacher_student.teachers.engines import Engine, Network, build_engine, chunk_size, initial_stack
 from teacher_student.teachers.module import ChunkQueue, PointBlock, TeacherEnsemble
 from teacher_student.teachers.progress import Report
@@ -113,33 +113,32 @@ def check_training(
         arguments.positive_integer("record_shape", size, maximum=_MOST_TEACHERS)
         for size in arguments.listed("record_shape", record_shape)
     )
-    _rehearsed(network, settings, shape, device_of(build_trainer(trainer_options)))
+    _rehearsed(network, settings, shape, num_teachers, build_trainer(trainer_options))
 
 
 def _rehearsed(
-    network: Network, settings: TrainingSettings, record_shape: tuple[int, ...], device: torch.device
-) -> tuple[Engine, int]:
-    """Return an engine that was tried on made-up records, and the number of classes."""
+    network: Network, settings: TrainingSettings, record_shape: tuple[int, ...], num_teachers: int, trainer: Any
+) -> tuple[Engine, int, int]:
+    """Return an engine that was tried on made-up records, the number of teachers in a chunk, and of classes."""
+    device = device_of(trainer)
     try:
         example = torch.zeros((2, *record_shape), dtype=settings.dtype)
     except RuntimeError as error:
         raise ArgumentError(f"record_shape must be that of a record that fits into memory, got {record_shape}") from error
     num_classes = _num_classes(network, example)
     engine = build_engine(network, settings, example, device)
-    rehearse(engine, example[0], device)
-    return engine, num_classes
+    most = -(-num_teachers // (1 if device.type == "cpu" else trainer.world_size))
+    chunk = chunk_size(engine, settings, most, example[0], device)
+    rehearse(engine, example[0], device, chunk)
+    return engine, chunk, num_classes
 
 
 def _build(
     network: Network, settings: TrainingSettings, records: ShardedRecords, seed: int, trainer: Any, store: TeacherStore
 ) -> TeacherEnsemble:
     settings.decays(records.num_teachers)
-    device = device_of(trainer)
-    record = torch.zeros(records.features.shape[1:], dtype=settings.dtype)
-    engine, num_classes = _rehearsed(network, settings, tuple(record.shape), device)
-    chunk = chunk_size(
-        engine, settings, -(-records.num_teachers // (1 if device.type == "cpu" else trainer.world_size)), record, device
-    )
+    shape = tuple(records.features.shape[1:])
+    engine, chunk, num_classes = _rehearsed(network, settings, shape, records.num_teachers, trainer)
     return TeacherEnsemble(
         network,
         settings,
@@ -168,14 +167,23 @@ def _manifest(ensemble: TeacherEnsemble, records: ShardedRecords) -> dict[str, A
 def check_points(ensemble: TeacherEnsemble, public_features: object) -> Tensor:
     """Return public points as a tensor.
 
+    An untrained network scores all of them first: what fails on public points alone is refused here, and what fails later
+    follows from a teacher's records and makes it abstain.
+
     Raises:
-        ArgumentError: no points, or of a shape that the teachers' network does not take.
+        ArgumentError: no points, or such that the teachers' network does not take.
     """
     points = _tensor("public_features", public_features)
     if points.ndim < 2 or points.is_complex():
         raise ArgumentError(f"public_features must be (points, ...) numbers, got {points.dtype} of shape {tuple(points.shape)}")
     with torch.random.fork_rng(devices=[]):
         _num_classes(ensemble.network, torch.zeros((2, *points.shape[1:]), dtype=ensemble.settings.dtype))
+        try:
+            for part in ensemble.passes(points, 1):
+                ensemble.engine.scores(untrained(ensemble.engine, 1), as_numbers(part, ensemble.settings.dtype).clone())
+        except Exception as error:
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise ArgumentError(f"public_features must be points that the network takes, but it fails: {reason}") from error
     return points
 
 
@@ -225,7 +233,7 @@ def predict_votes(
     block: int = _BLOCK,
     trainer_options: Mapping[str, Any] | None = None,
     joined: bool = True,
-) -> Iterator[npt.NDArray[np.int16]]:
+) -> Iterator[npt.NDArray[np.signedinteger]]:
     """Yield the teachers' votes on public points, a block at a time, through Lightning's predict loop.
 
     Args:
@@ -236,7 +244,7 @@ def predict_votes(
         joined: several ranks put their votes side by side; if not, each yields its own teachers' votes, -1 for all others.
 
     Yields:
-        (points in the block, num_teachers) int16; -1 where a teacher abstains.
+        (points in the block, num_teachers), of the type of `labels.vote_type`; -1 where a teacher abstains.
 
     Raises:
         ArgumentError: bad features or options.

@@ -1,0 +1,72 @@
+"""What a teacher's code raises, draws and prints stays with that teacher. It imports no torch, so that workers start quickly.
+
+Code that runs on private records, or on a teacher that learned from them, goes through `attempt`. Of several teachers that were
+computed together and failed, `failing` finds the ones at fault, so that only these abstain.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+def attempt(call: Callable[[], T]) -> T | None:
+    """Return what `call` returns, or None if it raises anything. Only an interrupt from the keyboard passes."""
+    try:
+        return call()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  SystemExit too: one shard's records must not end the run
+        return None
+
+
+def failing(group: Sequence[int], succeeds: Callable[[Sequence[int]], bool]) -> list[int]:
+    """Return the members of a group, which failed together, that fail alone.
+
+    Args:
+        group: teachers; `succeeds(group)` was false.
+        succeeds: computes a part of the group, while all others rest, keeps the result, and says whether it could.
+
+    >>> failing(range(8), lambda part: not {2, 7} & set(part))
+    [2, 7]
+    """
+    if len(group) == 1:
+        return [group[0]]
+    half = len(group) // 2
+    return [one for part in (group[:half], group[half:]) if not succeeds(part) for one in failing(part, succeeds)]
+
+
+@contextlib.contextmanager
+def own_generators(seed: int) -> Iterator[None]:
+    """Seed the global generators of NumPy, Python and torch (where it is loaded), put them back, and ignore warnings.
+
+    Teachers may share a process: how much one draws depends on its shard, and must not show in the next one. Nor may a warning
+    show that one shard's records provoke.
+
+    Args:
+        seed: the teacher's.
+    """
+    kept, drawn = np.random.get_state(), random.getstate()  # noqa: NPY002
+    torch = sys.modules.get("torch")
+    torch_kept = None if torch is None else torch.get_rng_state()
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    random.seed(seed)
+    if torch is not None:
+        torch.manual_seed(seed)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        np.random.set_state(kept)  # noqa: NPY002
+        random.setstate(drawn)
+        if torch is not None:
+            torch.set_rng_state(torch_kept)
