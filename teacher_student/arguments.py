@@ -159,13 +159,15 @@ def numbers_array(name: str, value: object, *, dimensions: int) -> Floats:
     return array
 
 
-def choice(name: str, value: object, options: Collection[str]) -> str:
-    """Return `value` if it is one of `options`.
+def choice(name: str, value: object, options: Collection[str], *, empty: str | None = None) -> str:
+    """Return `value` if it is one of `options`; `empty`, where it is given, stands for "" and None.
 
     >>> choice("mechanism", "laplace", ["stability", "gnmax"])
     Traceback (most recent call last):
     teacher_student.arguments.ArgumentError: mechanism must be one of gnmax, stability; got 'laplace'
     """
+    if empty is not None and (value is None or (isinstance(value, str) and not value)):
+        return empty
     if not isinstance(value, str) or value not in options:
         raise ArgumentError(f"{name} must be one of {', '.join(sorted(options))}; got {value!r}")
     return value

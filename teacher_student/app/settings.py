@@ -24,6 +24,7 @@ _WHERE_AND_HOW = ("run_folder", "console")
 def settings_from_config(config: DictConfig) -> Any:
     """Build the settings of a run; every value is checked here, before anything is written."""
     light = light_settings(config)
+    _check_files(config)
     from teacher_student.pipeline import RunSettings
     from teacher_student.student import QuerySettings
 
@@ -113,6 +114,16 @@ def _loader(config: DictConfig) -> Any:
     inspect.signature(loader.func).bind_partial(*loader.args, **loader.keywords)  # a TypeError now, not after the folder is made
     whole = loader if number is None else functools.partial(load_label_private, loader, number, config.seed)
     return functools.partial(_load, whole, names)
+
+
+def _check_files(config: DictConfig) -> None:
+    """Refuse absent files and columns before torch is imported, which takes seconds."""
+    from teacher_student.data.registry import CHECKS
+
+    for function, check in CHECKS.items():
+        if config.data.get("_target_") == f"teacher_student.data.{function.__name__}":
+            known = {name: config.data[name] for name in inspect.signature(check).parameters if name in config.data}
+            _load(functools.partial(check, **known), [str(name) for name in config.data])
 
 
 def _load(loader: Callable[[], Any], names: Sequence[str]) -> Any:

@@ -1,10 +1,13 @@
 """What a run needs to know about its data: private records, public points to label, points to evaluate on.
 
-What is checked, and what is not. The guarantee speaks of tables whose records lie in a fixed domain: an id, features that are
-any float32 numbers *including NaN and infinity*, and a label of the public class list. Outside this domain (shapes, types, an
-unknown label, an id that occurs twice) the input is refused before anything is computed. Inside it nothing may be refused: a
-run that stops because one private record holds a NaN tells that this record is there. Such a record is its teacher's affair,
-which then abstains. Public features and the evaluation set are checked in full.
+What is checked, and what is not. A run that stops, or warns, because of what one private record holds tells that this record is
+there. So the schema of private arrays is checked (their dimensions, the shape of a row, the type of all entries, one entry per
+record), and no entry: features may be any numbers including NaN and infinity, ids may be missing or repeat, and a label that is
+not in the public class list becomes `UNUSABLE`. A record with such a label lies in no shard, and nothing else changes. There may
+be no record at all. No message about private arrays says how many records there are.
+
+Public features and a public evaluation set are checked in full. A private evaluation set (`evaluation_public=False`) loses the
+records that cannot be used.
 """
 
 from __future__ import annotations
@@ -17,12 +20,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.arguments import ArgumentError, any_array, listed, positive_integer
-from teacher_student.data.identifiers import canonical_identifiers, identifier_array, refuse_duplicates
-from teacher_student.data.public_sizes import PublicSizes, check_neighbours
+from teacher_student.arguments import ArgumentError, any_array, choice, listed, positive_integer, true_or_false
+from teacher_student.data.identifiers import canonical_identifiers, identifier_array
+from teacher_student.data.public_sizes import NEIGHBOURS, PublicSizes, check_neighbours
 
 if TYPE_CHECKING:
     from teacher_student.data.encodings import RowEncoding
+
+UNUSABLE = -1
+"""Label of a private record whose own is not in the public class list, or is missing."""
 
 _ROWS = 2**16
 """Rows that are checked at a time: public points may be an `np.memmap` that does not fit into memory."""
@@ -39,9 +45,9 @@ class PrivateDataset:
         name: of the data, for reports.
         num_classes: length of the public class list.
         class_names: (num_classes,) text; the order is the tie order.
-        private_features: (n, ...) float32; NaN allowed.
-        private_labels: (n,) int64 in [0, num_classes).
-        private_ids: (n,) integers or text stored with the records, or None.
+        private_features: (n, ...) float32; NaN allowed, and n = 0.
+        private_labels: (n,) int64 in [0, num_classes), or `UNUSABLE`, which any other integer becomes.
+        private_ids: (n,) integers or text stored with the records, or None. Records of one id share a shard.
         public_features: (m, ...) float32, finite, in the order of the queries.
         evaluation_features: (e, ...) float32, finite, or None.
         evaluation_labels: (e,) int64, or None.
@@ -49,7 +55,8 @@ class PrivateDataset:
         private_users: (n,) the owner of each record, or None. With users the guarantee protects all records of a user.
         neighbours: "add_remove" (the default when there are ids or users), "replace_one" (the default, and the only choice,
             without) or "label_only".
-        evaluation_public: False if figures computed on the evaluation set must stay private.
+        evaluation_public: False if figures computed on the evaluation set must stay private. Records that cannot be used (numbers
+            that are not finite, an unknown label) are then left out, all of them if need be; in a public one they are refused.
         ids_name_labels: True if another label would give a record another id (a path below a class folder). A changed label then
             moves two shards, so only `add_remove` is possible.
         student_public_features: (m, ...) float32, what the student sees of the public points; by default `public_features`. Being
@@ -61,6 +68,7 @@ class PrivateDataset:
         student_feature_names: names of the student's columns, or None; by default `feature_names`.
         student_encoding: from raw rows to the student's features, or None. Public, and published with the student: nothing in it
             may have been computed from private records.
+        private_notes: lines for whoever keeps the private data, such as ids that a public table repeats. Private.
     """
 
     name: str
@@ -82,6 +90,7 @@ class PrivateDataset:
     student_private_features: Features | None = None
     student_feature_names: tuple[str, ...] | None = None
     student_encoding: RowEncoding | None = None
+    private_notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Bring every field into its canonical type, or refuse it."""
@@ -90,6 +99,8 @@ class PrivateDataset:
         self._check_private()
         self._check_public()
         self._check_student()
+        if not true_or_false("evaluation_public", self.evaluation_public):
+            self._leave_out_unusable_evaluation()
         if self.student_encoding is not None and self.student_encoding.feature_names != self.student_feature_names:
             raise ArgumentError("student_encoding must make the columns that student_feature_names names, got others")
         self._check_neighbours()
@@ -98,18 +109,14 @@ class PrivateDataset:
         object.__setattr__(self, field, value)
 
     def _check_private(self) -> None:
-        self._set("private_features", _features("private_features", self.private_features))
+        self._set("private_features", _private_features("private_features", self.private_features))
         rows = len(self.private_features)
-        self._set("private_labels", _labels("private_labels", self.private_labels, rows, self.num_classes))
-        if self.private_ids is not None:
-            ids = canonical_identifiers("private_ids", self.private_ids)
-            _same_length("private_ids", len(ids), rows)
-            refuse_duplicates("private_ids", ids)
-            self._set("private_ids", identifier_array(ids))
-        if self.private_users is not None:
-            users = canonical_identifiers("private_users", self.private_users)
-            _same_length("private_users", len(users), rows)
-            self._set("private_users", identifier_array(users))
+        self._set("private_labels", _private_labels("private_labels", self.private_labels, rows, self.num_classes))
+        for name in ("private_ids", "private_users"):
+            if (given := getattr(self, name)) is not None:
+                ids = canonical_identifiers(name, given)
+                _one_per_record(name, len(ids), rows)
+                self._set(name, identifier_array(ids))
 
     def _check_public(self) -> None:
         shape = self.private_features.shape[1:]
@@ -117,13 +124,31 @@ class PrivateDataset:
         if (self.evaluation_features is None) != (self.evaluation_labels is None):
             raise ArgumentError("evaluation_features and evaluation_labels must be given together, got one of them")
         if self.evaluation_features is not None:
-            self._set("evaluation_features", _finite("evaluation_features", self.evaluation_features, shape))
+            self._set("evaluation_features", self._evaluated("evaluation_features", self.evaluation_features, shape))
             rows = len(self.evaluation_features)
-            self._set("evaluation_labels", _labels("evaluation_labels", self.evaluation_labels, rows, self.num_classes))
+            check = _labels if self.evaluation_public else _private_labels
+            self._set("evaluation_labels", check("evaluation_labels", self.evaluation_labels, rows, self.num_classes))
         if self.feature_names is not None:
             if len(shape) != 1:
                 raise ArgumentError(f"feature_names must be None for features of shape {shape}, got names")
             self._set("feature_names", _names("feature_names", self.feature_names, shape[0]))
+
+    def _evaluated(self, name: str, value: object, shape: tuple[int, ...]) -> Features:
+        """Features of the evaluation set, which may be private."""
+        return _finite(name, value, shape) if self.evaluation_public else _of_shape(name, _private_features(name, value), shape)
+
+    def _leave_out_unusable_evaluation(self) -> None:
+        """Of a private evaluation set keep the records that can be used; without any there is no evaluation set."""
+        if self.evaluation_features is None or self.evaluation_labels is None:
+            return
+        usable = self.evaluation_labels != UNUSABLE
+        for name in ("evaluation_features", "student_evaluation_features"):
+            rows = getattr(self, name)
+            usable &= np.isfinite(rows).all(axis=tuple(range(1, rows.ndim)))
+        if usable.all() and len(usable):
+            return
+        for name in ("evaluation_features", "evaluation_labels", "student_evaluation_features"):
+            self._set(name, getattr(self, name)[usable] if usable.any() else None)
 
     def _check_student(self) -> None:
         if self.student_public_features is None and self.student_evaluation_features is None:
@@ -137,20 +162,22 @@ class PrivateDataset:
         ):
             raise ArgumentError("student_public_features and student_evaluation_features must be given together, got one of them")
         shape = np.shape(self.student_public_features)[1:]
-        for name in ("public_features", "evaluation_features"):
-            if (value := getattr(self, f"student_{name}")) is not None:
-                self._set(f"student_{name}", _finite(f"student_{name}", value, shape))
-                _same_length(f"student_{name}", len(value), len(getattr(self, name)), "point")
+        self._set("student_public_features", _finite("student_public_features", self.student_public_features, shape))
+        if (found := len(self.student_public_features)) != (points := len(self.public_features)):
+            raise ArgumentError(f"student_public_features must have one entry per point ({points}), got {found}")
+        if self.evaluation_features is not None:
+            rows = self._evaluated("student_evaluation_features", self.student_evaluation_features, shape)
+            _one_per_record("student_evaluation_features", len(rows), len(self.evaluation_features))
+            self._set("student_evaluation_features", rows)
         if self.student_private_features is not None:
-            self._set("student_private_features", _features("student_private_features", self.student_private_features))
-            _same_length("student_private_features", len(self.student_private_features), len(self.private_features))
-            if (found := self.student_private_features.shape[1:]) != shape:
-                raise ArgumentError(f"student_private_features must have rows of shape {shape} as the public ones, got {found}")
+            rows = _private_features("student_private_features", self.student_private_features)
+            _one_per_record("student_private_features", len(rows), len(self.private_features))
+            self._set("student_private_features", _of_shape("student_private_features", rows, shape))
 
     def _check_neighbours(self) -> None:
         has_ids = self.private_ids is not None or self.private_users is not None
-        if not self.neighbours:
-            self._set("neighbours", "add_remove" if has_ids else "replace_one")
+        default = "add_remove" if has_ids else "replace_one"
+        self._set("neighbours", choice("neighbours", self.neighbours, NEIGHBOURS, empty=default))
         check_neighbours(self.neighbours, has_ids=has_ids, ids_name_labels=self.ids_name_labels)
 
     @property
@@ -181,6 +208,11 @@ class PrivateDataset:
         if self.private_ids is not None:
             return self.private_ids
         return np.arange(len(self.private_features), dtype=np.int64)
+
+    @property
+    def usable(self) -> npt.NDArray[np.bool_]:
+        """(n,) whether a private record has a label of the class list, and so a teacher. Private."""
+        return np.asarray(self.private_labels != UNUSABLE)
 
     @property
     def student_points(self) -> Features:
@@ -218,6 +250,24 @@ class PrivateDataset:
         )
 
 
+def evaluation_is_public(evaluation: object, said: bool | None) -> bool:
+    """Return whether figures on somebody's own evaluation set may be published: that must be said, and is not assumed.
+
+    Args:
+        evaluation: the set, or None for none.
+        said: true, false, or None where nothing was said.
+
+    Raises:
+        ArgumentError: there is an evaluation set and nothing was said of it.
+    """
+    if said is None and evaluation is not None:
+        raise ArgumentError(
+            "evaluation_public must be true or false where evaluation is given, got nothing; true publishes figures computed on "
+            "it, and needs a set without private records"
+        )
+    return said is None or true_or_false("evaluation_public", said)
+
+
 def _names(name: str, values: Sequence[str], length: int) -> tuple[str, ...]:
     names = tuple(str(value) for value in listed(name, values))
     if len(names) != length:
@@ -227,28 +277,62 @@ def _names(name: str, values: Sequence[str], length: int) -> tuple[str, ...]:
     return names
 
 
-def _same_length(name: str, length: int, rows: int, of: str = "record") -> None:
+def _one_per_record(name: str, length: int, rows: int) -> None:
+    """Refuse arrays of different lengths; neither is said, because n is private."""
     if length != rows:
-        raise ArgumentError(f"{name} must have one entry per {of} ({rows}), got {length}")
+        raise ArgumentError(f"{name} must have one entry per record, got another number of them")
+
+
+def _private_features(name: str, value: object) -> Features:
+    """Check the type and the dimensions, of which the first, n, is not said."""
+    array = _numbers(name, value)
+    if array.ndim < 2 or 0 in array.shape[1:]:
+        shape = ", ".join(["n", *map(str, array.shape[1:])][: array.ndim])
+        raise ArgumentError(f"{name} must have at least two dimensions, and numbers in a record, got shape ({shape})")
+    return _as_float32(array)
+
+
+def _private_labels(name: str, value: object, rows: int, num_classes: int) -> Labels:
+    """Check the type and the dimensions; what is no class is `UNUSABLE`."""
+    array = _class_indices(name, value)
+    if array.ndim != 1:
+        raise ArgumentError(f"{name} must have one dimension, got {array.ndim}")
+    _one_per_record(name, len(array), rows)
+    known = (array >= 0) & (array < num_classes)
+    return np.where(known, array, np.zeros_like(array)).astype(np.int64) + np.where(known, 0, UNUSABLE)
 
 
 def _features(name: str, value: object) -> Features:
+    array = _numbers(name, value)
+    if array.ndim < 2 or array.size == 0:
+        raise ArgumentError(f"{name} must have at least two dimensions and one row, got shape {array.shape}")
+    return _as_float32(array)
+
+
+def _numbers(name: str, value: object) -> npt.NDArray[Any]:
+    """Return an array of numbers. Lists whose rows differ are no array: making one is the caller's part, not a record's."""
     try:
         array = np.asarray(value)
     except ValueError as error:
         raise ArgumentError(f"{name} must be a table whose rows have one shape, got rows that differ") from error
     if array.dtype.kind not in "biuf":
         raise ArgumentError(f"{name} must hold numbers, got values of type {array.dtype}")
-    if array.ndim < 2 or array.size == 0:
-        raise ArgumentError(f"{name} must have at least two dimensions and one row, got shape {array.shape}")
+    return array
+
+
+def _as_float32(array: npt.NDArray[Any]) -> Features:
     with np.errstate(over="ignore", invalid="ignore"):  # a warning about one private number is a message about its record
         return np.ascontiguousarray(array, dtype=np.float32)
 
 
-def _finite(name: str, value: object, shape: tuple[int, ...]) -> Features:
-    array = _features(name, value)
+def _of_shape(name: str, array: Features, shape: tuple[int, ...]) -> Features:
     if array.shape[1:] != shape:
         raise ArgumentError(f"{name} must have rows of shape {shape} as the others, got {array.shape[1:]}")
+    return array
+
+
+def _finite(name: str, value: object, shape: tuple[int, ...]) -> Features:
+    array = _of_shape(name, _features(name, value), shape)
     for first in range(0, len(array), _ROWS):
         finite = np.isfinite(array[first : first + _ROWS]).all(axis=tuple(range(1, array.ndim)))
         if not finite.all():
@@ -257,10 +341,15 @@ def _finite(name: str, value: object, shape: tuple[int, ...]) -> Features:
     return array
 
 
-def _labels(name: str, value: object, rows: int, num_classes: int) -> Labels:
+def _class_indices(name: str, value: object) -> npt.NDArray[Any]:
     array: npt.NDArray[Any] = any_array(name, value, "have one entry per record")
-    if array.dtype.kind not in "iu":
+    if array.dtype.kind not in "iu" and array.size:
         raise ArgumentError(f"{name} must hold class indices (integers), got values of type {array.dtype}")
+    return array if array.size else array.astype(np.int64)
+
+
+def _labels(name: str, value: object, rows: int, num_classes: int) -> Labels:
+    array = _class_indices(name, value)
     if array.shape != (rows,):
         raise ArgumentError(f"{name} must have one entry per record ({rows}), got shape {array.shape}")
     if array.min() < 0 or array.max() >= num_classes:

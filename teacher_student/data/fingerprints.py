@@ -1,18 +1,23 @@
-"""Keyed fingerprints of private records: the same table under another name or encoding has one in common.
+"""Are these the same data? Of private records that can be told to whoever keeps them, and to nobody else.
 
-They tell the keeper of a ledger that records were charged before. They are private, key and all, and neither refuse nor publish
-anything (see `teacher_student.aggregation.ledger`). A table that shares only some records with another is not recognised.
+Keyed fingerprints: the same table under another name or encoding has one in common. They tell the keeper of a ledger that records
+were charged before. They are private, key and all, and neither refuse nor publish anything (see
+`teacher_student.aggregation.ledger`). A table that shares only some records with another is not recognised.
+
+Files: the private table given as a public one is refused. Records that two tables share are counted for the keeper alone.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
+from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.data.dataset import PrivateDataset
+from teacher_student.data.dataset import Features, PrivateDataset
 from teacher_student.data.identifiers import canonical_identifiers, encode_identifier
 
 _DIGEST_BYTES = 16
@@ -51,3 +56,68 @@ def _fingerprint(parts: Iterable[bytes], labels: np.ndarray[tuple[int], np.dtype
         state.update(label.tobytes() + part)
         digests.append(state.digest())
     return hashlib.blake2b(b"".join(sorted(digests)), digest_size=_DIGEST_BYTES, key=key, person=_PERSON).hexdigest()
+
+
+def refuse_private_file(
+    argument: str, private: Path, others: Mapping[str, Path | None], private_too: Container[str] = ()
+) -> None:
+    """Refuse other files that are the private one: the same file by path or by a link, or a copy of it that is called public.
+
+    Whether two paths lead to one file depends on no record. Whether a public file is a copy of the private one depends on all
+    records at once, and may be refused nonetheless: public files are constants, and the guarantee speaks of private files that
+    are none of them. Of any two such files the check says the same. Who hands in a copy as public has published every record of
+    it, so that nothing is left to protect. A file that shares all records but one is not refused (see `private_remarks`), and of
+    two private files copies are not compared.
+
+    Args:
+        argument: name of the private file's argument, for messages.
+        private: a file that is there.
+        others: files by their arguments' names; None for one that is not given.
+        private_too: names of those that are not called public.
+
+    Raises:
+        ArgumentError: one of them is the private file or a copy of it.
+    """
+    for name, path in others.items():
+        if path is None:
+            continue
+        if path.samefile(private):
+            raise ArgumentError(f"{name} must be another file than {argument}, got the same one, {path}: its records are private")
+        if name not in private_too and path.stat().st_size == private.stat().st_size and _digest(path) == _digest(private):
+            raise ArgumentError(f"{name} must hold other records than {argument}, got a copy of it, {path}: they are private")
+
+
+def _digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").digest()
+
+
+def private_remarks(dataset: PrivateDataset) -> tuple[str, ...]:
+    """Return lines for whoever keeps the private data: records without a usable label, ids that repeat, rows that are public too.
+
+    Private, like the counts in them: nothing that anybody else sees may depend on them.
+    """
+    lines = list(dataset.private_notes)
+    if unusable := int((~dataset.usable).sum()):
+        lines.append(_counted(unusable, "private record", "no label of the class list, and so no teacher"))
+    ids = None if dataset.private_ids is None else canonical_identifiers("private_ids", dataset.private_ids)
+    if ids is not None and (repeated := len(ids) - len(set(ids))):
+        lines.append(_counted(repeated, "private record", "the id of another one, and so the same teacher and one vote with it"))
+    rows = _row_digests(dataset.private_features)
+    parts = {"evaluation": dataset.evaluation_features}
+    if dataset.neighbours != "label_only":  # there the queries are private records by design
+        parts = {"public": dataset.public_features, **parts}
+    for part, features in parts.items():
+        if features is not None and (shared := len(set(rows) & set(_row_digests(features)))):
+            where = f"a place in the private and in the {part} data; if rows are short, it may be chance"
+            lines.append(_counted(shared, "feature row", where))
+    return tuple(lines)
+
+
+def _counted(number: int, what: str, has: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'} {'has' if number == 1 else 'have'} {has}."
+
+
+def _row_digests(features: Features) -> list[bytes]:
+    rows: npt.NDArray[np.float32] = features.reshape(len(features), -1) if len(features) else features
+    return [hashlib.blake2b(row.tobytes(), digest_size=_DIGEST_BYTES).digest() for row in rows]

@@ -1,12 +1,18 @@
 """Record ids: integers or text, compared and encoded without ambiguity.
 
 The id decides which shard, and so which teacher, sees a record. `1` and `"1"` are two ids; so are `"é"` written with one code
-point and with two. Nothing is normalised, stripped or rounded, because an encoding that is not injective could move a record.
+point and with two. Text is not normalised or stripped.
+
+An id is one cell of a private record, so no id is refused: an id that is neither an integer nor text becomes one, by itself. A
+missing id is empty text. Records of one id share a shard, and so one vote, as the records of one user do: ids may repeat.
 """
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import numbers
+import uuid
 from collections.abc import Iterable
 
 import numpy as np
@@ -15,60 +21,66 @@ from teacher_student.arguments import ArgumentError
 
 Identifier = int | str
 
+MISSING = ""
+"""The id of all records without one."""
+
+_AS_TEXT = (bytes, np.bool_, bool, datetime.date, datetime.time, decimal.Decimal, uuid.UUID, np.datetime64)
+_MOST_BITS = 2_000
+"""Python may refuse to print longer integers in decimal digits."""
+
 
 def canonical_identifiers(name: str, values: object) -> list[Identifier]:
     """Return the ids as a list of Python ints and strings.
 
     Args:
         name: the argument's name, for the message.
-        values: a one-dimensional array, list or other iterable of n ids.
+        values: a one-dimensional array, list or other iterable of n ids. Each becomes an integer or text by itself: 7.0 is 7, as
+            integers are stored beside a gap; 0.5, dates and bytes are their text; None, NaN and all else is "".
 
     Raises:
-        ArgumentError: not one-dimensional, or an id that is neither an integer nor text (floats, booleans, None, bytes).
+        ArgumentError: `values` is not one-dimensional, or an array whose type cannot hold ids. Never because of one id.
 
     >>> canonical_identifiers("ids", np.array([3, 4], dtype=np.uint8))
     [3, 4]
+    >>> canonical_identifiers("ids", [7.0, None, "a"])
+    [7, '', 'a']
     """
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
-            raise ArgumentError(f"{name} must have one dimension, got shape {values.shape}")
+            raise ArgumentError(f"{name} must have one dimension, got {values.ndim}")
         if values.dtype.kind in "iuU":
             return values.tolist()  # type: ignore[no-any-return]
+        if values.dtype.kind not in "bfOSM":
+            raise ArgumentError(f"{name} must hold integers or strings, got values of type {values.dtype}")
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise ArgumentError(f"{name} must be a list of integers or strings, got {values!r}")
-    return [_canonical(name, value) for value in values]
+    return [_canonical(value) for value in values]
 
 
-def _canonical(name: str, value: object) -> Identifier:
+def _canonical(value: object) -> Identifier:
     if type(value) is int or type(value) is str:  # the common case first: a million ids pass here
         return value
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_):
+    if isinstance(value, _AS_TEXT):
+        return str(value)
+    if isinstance(value, numbers.Integral):
         return int(value)
-    raise ArgumentError(f"{name} must hold integers or strings, got {value!r}")
+    if isinstance(value, float | np.floating):
+        number = float(value)
+        return MISSING if np.isnan(number) else int(number) if number.is_integer() else repr(number)
+    return MISSING
 
 
 def encode_identifier(value: Identifier) -> bytes:
-    """Return bytes that no other id has: a tag for the type, then decimal digits or UTF-8 (lone surrogates pass).
+    """Return bytes that no other id has: a tag for the type, then digits or UTF-8 (lone surrogates pass).
 
     >>> encode_identifier(1), encode_identifier("1")
     (b'i1', b's1')
     """
     if isinstance(value, str):
         return b"s" + value.encode("utf-8", "surrogatepass")
-    return b"i%d" % value
-
-
-def refuse_duplicates(name: str, values: list[Identifier]) -> None:
-    """Raise `ArgumentError` naming the first id that occurs twice."""
-    if len(set(values)) == len(values):
-        return
-    seen: set[Identifier] = set()
-    for value in values:
-        if value in seen:
-            raise ArgumentError(f"{name} must not repeat, got {value!r} twice; if it owns several records, name it as user")
-        seen.add(value)
+    return b"i%d" % value if value.bit_length() < _MOST_BITS else b"x%x" % value
 
 
 def identifier_array(values: list[Identifier]) -> np.ndarray:

@@ -10,10 +10,10 @@ from typing import Any
 from teacher_student.arguments import ArgumentError, choice, positive_integer
 from teacher_student.data.adult import load_adult
 from teacher_student.data.dataset import PrivateDataset
-from teacher_student.data.image_folder import load_image_folder
+from teacher_student.data.image_folder import check_folders, load_image_folder
 from teacher_student.data.splits import public_split
 from teacher_student.data.synthetic import gaussian_blobs, halfspaces, low_label_noise, thresholds
-from teacher_student.data.tabular import load_table
+from teacher_student.data.tabular import check_tables, load_table
 from teacher_student.data.vision import SOURCES, load_digits, load_mnist5000, load_torchvision
 
 DATASETS: dict[str, Callable[..., PrivateDataset]] = {
@@ -29,6 +29,9 @@ DATASETS: dict[str, Callable[..., PrivateDataset]] = {
     "thresholds": thresholds,
     **{name: partial(load_torchvision, name) for name in SOURCES},
 }
+
+CHECKS: dict[Callable[..., PrivateDataset], Callable[..., None]] = {load_table: check_tables, load_image_folder: check_folders}
+"""What can be refused before anything is imported or read that takes time; it takes some of the function's own arguments."""
 
 
 def load(name: str, *, label_private: int | None = None, label_private_seed: int = 0, **options: Any) -> PrivateDataset:

@@ -38,7 +38,7 @@ def assign_shards(ids: object, num_shards: int, key: bytes) -> npt.NDArray[np.in
     """Return the shard of each record.
 
     Args:
-        ids: (n,) integers or strings stored with the records, or the records' users.
+        ids: (n,) integers or strings stored with the records, or the records' users (see `canonical_identifiers`).
         num_shards: k, public.
         key: 1 to 64 secret bytes; use 16 or more.
 
@@ -46,7 +46,7 @@ def assign_shards(ids: object, num_shards: int, key: bytes) -> npt.NDArray[np.in
         (n,) int64 in [0, num_shards). Each entry depends on its own id, `num_shards` and `key` only.
 
     Raises:
-        ArgumentError: an id that is neither integer nor text, a bad key, `num_shards` not positive.
+        ArgumentError: ids that are no list, a bad key, `num_shards` not positive.
 
     >>> assign_shards([1, "1", 2], 1000, b"0123456789abcdef")
     array([591, 675, 497])
@@ -94,6 +94,12 @@ class Shards:
         if not 0 <= shard < self.num_shards:
             raise ArgumentError(f"shard must lie between 0 and {self.num_shards - 1}, got {shard}")
         return self.order[self.offsets[shard] : self.offsets[shard + 1]]
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> Shards:
+        """Return the shards without the records that are not `kept` (n,); all others stay in their shards, in their order."""
+        there = kept[self.order]
+        before = np.concatenate([[0], np.cumsum(there)]).astype(np.int64)
+        return Shards(self.order[there], before[self.offsets])
 
 
 def make_shards(ids: object, num_shards: int, key: bytes) -> Shards:
@@ -204,7 +210,7 @@ class ShardManifest:
                 raise ArgumentError(f"{field} must be {recorded} as in the run's shard manifest, got {now}; start a new run")
         shards = make_shards(dataset.sharding_ids, self.num_shards, bytes.fromhex(self.key))
         self.verify(shards, dataset.sharding_ids)
-        return shards
+        return shards.only(dataset.usable)
 
 
 def _fingerprint(digests: npt.NDArray[np.uint64], num_shards: int, key: bytes) -> str:
@@ -214,6 +220,8 @@ def _fingerprint(digests: npt.NDArray[np.uint64], num_shards: int, key: bytes) -
 
 def shard_dataset(dataset: PrivateDataset, num_shards: int, key: bytes | None = None) -> tuple[Shards, ShardManifest]:
     """Make and verify the shards of a dataset: by user, else by record id, else (replace_one, label_only) by position.
+
+    Records without a usable label keep their place in the assignment, which moves nobody, and are then left out of their shards.
 
     Args:
         dataset: with its neighbouring relation.
@@ -227,4 +235,4 @@ def shard_dataset(dataset: PrivateDataset, num_shards: int, key: bytes | None = 
         shards.num_shards, key.hex(), _fingerprint(_digests(ids, key), num_shards, key), dataset.unit, dataset.neighbours
     )
     manifest.verify(shards, ids)
-    return shards, manifest
+    return shards.only(dataset.usable), manifest

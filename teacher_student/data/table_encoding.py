@@ -14,7 +14,11 @@ from teacher_student.arguments import ArgumentError, finite_number
 from teacher_student.data.table_files import Columns, column
 
 MOST_CATEGORIES = 100  # a public column of text with more values is an identifier or prose, not a category
-PLACEHOLDERS = frozenset({"NA", "N/A", "NaN", "nan", "null", "None", "?"})  # where a column is otherwise of numbers
+PLACEHOLDERS = frozenset(
+    {"NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "?", "<NA>"}
+    | {"#N/A", "#NA", "#DIV/0!", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#NAME?"}  # of spreadsheets
+)
+"""Cells that count as missing where a column is otherwise of numbers."""
 UNKNOWN = ("missing or no known category", "none of those known")
 
 
@@ -95,7 +99,7 @@ class TableEncoding:
             encoded.append(np.where(np.isnan(scaled), 0.5, scaled))
         for name, values in self.categories.items():
             position = {value: index for index, value in enumerate(values)}
-            codes = np.array([position.get(_text(cell, position), -1) for cell in column(argument, table, name)])
+            codes = np.array([position.get(as_category(cell, position), -1) for cell in column(argument, table, name)])
             encoded.extend(codes == index for index in range(len(values)))
         return np.stack(encoded, axis=1).astype(np.float32)
 
@@ -119,7 +123,7 @@ class TableEncoding:
             outside = sum(number < low or number > high for number in numbers)
             lines += remark(name, outside, f"outside {low:g} to {high:g}", "its nearest end")
         for name, values in self.categories.items():
-            unknown = sum(_text(cell, values) not in values for cell in table[name])
+            unknown = sum(as_category(cell, values) not in values for cell in table[name])
             lines += remark(name, unknown, *UNKNOWN)
         return lines
 
@@ -139,11 +143,14 @@ def remark(name: str, cells: int, what: str, counts_as: str) -> list[str]:
     return [f"{name}: {cells:,} {'cell is' if cells == 1 else 'cells are'} {what}, taken as {counts_as}"] if cells else []
 
 
-def _text(cell: object, values: Container[str]) -> str:
-    """A cell as a category: a missing one is empty text, and 3.0 is "3" where that is listed, as for integers beside a gap."""
+def as_category(cell: object, values: Container[str]) -> str:
+    """Return a cell as a category: a missing one is "", and 3.0 is "3" where that is listed, as for integers beside a gap."""
     if _missing(cell):
         return ""
-    text = str(cell)
+    try:
+        text = str(cell)
+    except Exception:  # noqa: BLE001 - an integer of 5,000 digits, say: no known category
+        return ""
     whole = isinstance(cell, float | np.floating) and cell.is_integer() and text not in values
     return str(int(cell)) if whole else text  # type: ignore[call-overload]
 

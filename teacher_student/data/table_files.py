@@ -1,11 +1,22 @@
-"""Tables as columns: CSV and TSV files with the standard library, Parquet where pyarrow is installed, and rows in memory."""
+"""Tables as columns: CSV and TSV files with the standard library, Parquet where pyarrow is installed, and rows in memory.
+
+A public table must be well-formed. A private one is refused only for what belongs to the whole file: that it can be opened, its
+header in the first line, Parquet's pages and schema. A record that cannot be read has no cells (None in every column); it keeps
+its place, and all other records are read as if it were sound.
+
+What is one record of a private CSV? A line; or several lines, if a quoted cell spans them, the quotes are closed as the format
+demands, and there are as many cells as in the header. So a record that a CSV writer wrote is one record whatever text it holds;
+and a line with an odd quote, another number of cells or a carriage return inside is one record without cells, not the end of the
+table. The one exception: two damaged lines whose odd quotes fit together, with nothing quoted in between, are read as one record.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +26,62 @@ from teacher_student.arguments import ArgumentError, file_path
 
 Columns = dict[str, list[object]]
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_LONGEST_CELL = 2**31 - 1
+_HEADER_BYTES = 2**16
+"""Enough for a header that is read ahead of its table."""
 
 
-def read_table_file(argument: str, path: str | Path) -> Columns:
+def read_table_file(argument: str, path: str | Path, *, private: bool = False) -> Columns:
     """Return the columns of a table with a header; the cells of a CSV are text, those of Parquet have its types.
 
     Args:
         argument: the argument's name, for the message.
         path: ends in .csv, .tsv or .parquet.
+        private: no record is refused. Bytes that are not UTF-8 become lone surrogates, a record that cannot be read has None in
+            every column, a cell of Parquet that Python cannot hold is None, and there may be no record at all.
 
     Raises:
-        ArgumentError: a file that cannot be read, is empty, repeats a column, or has a row of another width.
+        ArgumentError: a file that cannot be read, has no header, or repeats a column. If it is public, also a table without
+            records, a record of another width, bytes that are not UTF-8, or a cell of more than 131,072 characters.
     """
     path = file_path(argument, path).expanduser()
-    try:
+    with _one_line(argument, path):
         if path.suffix.lower() == ".parquet":
-            columns = _read_parquet(path)
-        elif path.suffix.lower() in _DELIMITERS:
-            columns = _read_csv(argument, path, _DELIMITERS[path.suffix.lower()])
+            columns = _read_parquet(argument, path, private)
         else:
-            raise ArgumentError(f"{argument} must end in .csv, .tsv or .parquet, got {path}")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise ArgumentError(f"{argument} must be a readable table, got {path}: {reason}") from error
-    if not columns or not next(iter(columns.values())):
+            columns = _read_csv(argument, path, private)
+    if not columns or not (private or next(iter(columns.values()))):
         raise ArgumentError(f"{argument} must have at least one record, got none in {path}")
     return columns
+
+
+def read_column_names(argument: str, path: str | Path) -> list[str]:
+    """Return the names of a table's columns without reading its records.
+
+    Raises:
+        ArgumentError: a file that cannot be read, has no header, or repeats a column.
+    """
+    path = file_path(argument, path).expanduser()
+    with _one_line(argument, path):
+        if path.suffix.lower() == ".parquet":
+            with _arrow_errors():
+                return _distinct(argument, list(_parquet(path).read_schema(path).names))
+        delimiter = _delimiter(argument, path)
+        with path.open("rb") as file:
+            start = file.read(_HEADER_BYTES)
+            if b"\n" not in start and b"\r" not in start:
+                start += file.read()
+        return _header(argument, path, _lines(start.decode("utf-8-sig", "surrogateescape")), delimiter)[0]
+
+
+@contextlib.contextmanager
+def _one_line(argument: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, UnicodeError, csv.Error) as error:
+        not_text = isinstance(error, UnicodeError)
+        reason = "it is not UTF-8" if not_text else getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise ArgumentError(f"{argument} must be a readable table, got {path}: {reason}") from error
 
 
 def columns_of(argument: str, rows: Any) -> Columns:
@@ -84,7 +125,7 @@ def column(argument: str, table: Columns, name: str) -> list[object]:
     return table[name]
 
 
-def check_column(argument: str, table: Columns, name: object, file: str) -> None:
+def check_column(argument: str, table: Columns | Sequence[str], name: object, file: str) -> None:
     """Refuse the name of a column, given as `argument`, that the table `file` does not have."""
     if not isinstance(name, str):
         raise ArgumentError(f"{argument} must be the name of a column, got {name!r}")
@@ -94,40 +135,145 @@ def check_column(argument: str, table: Columns, name: object, file: str) -> None
         )
 
 
-def _those_there(table: Columns, name: str) -> str:
+def _those_there(table: Columns | Sequence[str], name: str) -> str:
     close = difflib.get_close_matches(name, table, n=3, cutoff=0.6)
     return f"the columns {', '.join(table)}" + (f"; did you mean {' or '.join(map(repr, close))}?" if close else "")
 
 
-def _read_csv(argument: str, path: Path, delimiter: str) -> Columns:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file, delimiter=delimiter, strict=True, skipinitialspace=True)
-        header = next(rows, [])
-        if len(set(header)) != len(header):
-            raise ArgumentError(f"{argument} must have distinct column names, got {', '.join(header)}")
-        records = []
-        for row in rows:
-            if not row:  # a blank line is no record
-                continue
-            if len(row) != len(header):
-                raise ArgumentError(
-                    f"{argument} must have {len(header)} cells in every row, got {len(row)} in line {rows.line_num}"
-                )
-            records.append(row)
-    return {name: list(cells) for name, cells in zip(header, zip(*records, strict=True), strict=True)} if records else {}
+def _delimiter(argument: str, path: Path) -> str:
+    if path.suffix.lower() not in _DELIMITERS:
+        raise ArgumentError(f"{argument} must end in .csv, .tsv or .parquet, got {path}")
+    return _DELIMITERS[path.suffix.lower()]
 
 
-def _read_parquet(path: Path) -> Columns:
+def _read_csv(argument: str, path: Path, private: bool) -> Columns:
+    delimiter = _delimiter(argument, path)
+    text = path.read_bytes().decode("utf-8-sig", "surrogateescape" if private else "strict")
+    header, records = _header(argument, path, _lines(text), delimiter)
+    rows = _private_rows(records, len(header)) if private else _public_rows(argument, records, len(header))
+    return {name: [None if row is None else row[place] for row in rows] for place, name in enumerate(header)}
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines with their ends; what ends the first line, a line feed or a bare carriage return, ends all of them."""
+    feed, carriage = text.find("\n"), text.find("\r")
+    end = "\r" if carriage >= 0 and (feed < 0 or carriage < feed - 1) else "\n"
+    lines = [line + end for line in text.split(end)]
+    return lines[:-1] if lines[-1] == end else lines
+
+
+class _Records:
+    """Records of a CSV's lines, one after the other; after a damaged one the reader can be put back to any line."""
+
+    def __init__(self, lines: list[str], delimiter: str, at: int = 0) -> None:
+        self._lines, self.at = lines, at
+        self._rows = csv.reader(self, delimiter=delimiter, strict=True, skipinitialspace=True)
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        """Give the reader its next line."""
+        if self.at >= len(self._lines):
+            raise StopIteration
+        self.at += 1
+        return self._lines[self.at - 1]
+
+    def take(self) -> list[str] | None:
+        """Return the cells of the next record, [] for a blank line, None at the end."""
+        return next(self._rows, None)
+
+
+def _header(argument: str, path: Path, lines: list[str], delimiter: str) -> tuple[list[str], _Records]:
+    """The header is the first line, so that no damaged header takes in records, which would then show in messages."""
+    header = _Records(lines[:1], delimiter).take()
+    if not header:
+        raise ArgumentError(f"{argument} must have at least one record, and column names before it, got none in {path}")
+    "".join(header).encode()  # a UnicodeError where it was not UTF-8
+    return _distinct(argument, header), _Records(lines, delimiter, at=1)
+
+
+def _distinct(argument: str, header: list[str]) -> list[str]:
+    if len(set(header)) != len(header):
+        raise ArgumentError(f"{argument} must have distinct column names, got {', '.join(header)}")
+    return header
+
+
+def _public_rows(argument: str, records: _Records, width: int) -> list[list[str]]:
+    rows = []
+    while (row := records.take()) is not None:
+        if row and len(row) != width:
+            raise ArgumentError(f"{argument} must have {width} cells in every row, got {len(row)} in line {records.at}")
+        if row:  # a blank line is no record
+            rows.append(row)
+    return rows
+
+
+def _private_rows(records: _Records, width: int) -> list[list[str] | None]:
+    rows: list[list[str] | None] = []
+    longest = csv.field_size_limit(_LONGEST_CELL)
     try:
-        import pyarrow  # type: ignore[import-not-found,import-untyped,unused-ignore]
-        from pyarrow import parquet
+        while True:
+            first = records.at
+            try:
+                row = records.take()
+            except csv.Error:
+                row = [""] * (width + 1)
+            if row is None:
+                return rows
+            if row and len(row) != width:
+                records.at = first + 1
+                rows.append(None)
+            elif row:
+                rows.append(row)
+    finally:
+        csv.field_size_limit(longest)
+
+
+def _parquet(path: Path) -> Any:
+    try:
+        from pyarrow import parquet  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ImportError as error:
         raise ArgumentError(
             f"pyarrow must be installed to read {path}; uv sync --extra tables (in a checkout), pip install "
             "teacher-student[tables], or save the table as CSV"
         ) from error
+    return parquet
+
+
+@contextlib.contextmanager
+def _arrow_errors() -> Iterator[None]:
     try:
-        columns: Columns = parquet.read_table(path).to_pydict()
-    except pyarrow.ArrowException as error:
-        raise OSError(str(error)) from error
-    return columns
+        yield
+    except ArgumentError:
+        raise
+    except Exception as error:
+        if type(error).__module__.startswith("pyarrow"):
+            raise OSError(str(error)) from error
+        raise
+
+
+def _read_parquet(argument: str, path: Path, private: bool) -> Columns:
+    """A column's type belongs to the whole file and not to a record: of a column of another type all cells count as they are."""
+    with _arrow_errors():
+        table = _parquet(path).read_table(path)
+    names = _distinct(argument, list(table.column_names))
+    return {name: _cells(argument, name, table.column(place), private) for place, name in enumerate(names)}
+
+
+def _cells(argument: str, name: str, cells: Any, private: bool) -> list[object]:
+    """Python's objects of an Arrow column. Not every value has one: a text that is not UTF-8, a date after the year 9999."""
+    try:
+        found: list[object] = cells.to_pylist()
+    except Exception as error:
+        if not private:
+            raise ArgumentError(f"{argument} must have readable cells in column {name!r}, but: {error}") from error
+        found = [_cell(value) for value in cells]
+    return found
+
+
+def _cell(value: Any) -> object:
+    try:
+        return value.as_py()
+    except Exception:  # noqa: BLE001 - no cell of a private record may stop the run
+        return None

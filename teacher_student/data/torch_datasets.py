@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from teacher_student.arguments import ArgumentError, listed
-from teacher_student.data.dataset import PrivateDataset
+from teacher_student.data.dataset import UNUSABLE, Features, Labels, PrivateDataset, evaluation_is_public
 
 
 def from_torch(
@@ -18,39 +19,46 @@ def from_torch(
     evaluation: Any = None,
     *,
     class_names: Sequence[str],
-    ids: npt.ArrayLike | None = None,
-    users: npt.ArrayLike | None = None,
+    ids: Any = None,
+    users: Any = None,
+    evaluation_public: bool | None = None,
     name: str = "torch",
 ) -> PrivateDataset:
     """Return a dataset from map-style torch Datasets (anything with `len` and `[i]`).
 
     Args:
-        private: items are (features, label); the transforms must treat each record by itself.
+        private: items are (features, label); the transforms must treat each record by itself. Features that cannot be read, or
+            have another shape than the public ones, are NaN; a record without an integer label has no teacher.
         public: items are features or (features, anything); the second part is not used.
         evaluation: as `private`, or None.
         class_names: the public class list.
         ids: (n,) ids stored with the records; None means `replace_one`, because a position is not an id.
         users: (n,) the owner of each record, or None.
+        evaluation_public: whether figures on the evaluation set may be published; must be said where there is one.
         name: for reports.
 
     Raises:
-        ArgumentError: items of another form, and whatever `PrivateDataset` refuses.
+        ArgumentError: public items of another form, and whatever `PrivateDataset` refuses.
     """
     names = listed("class_names", class_names)
-    features, labels = _labelled("private", private)
-    held_out = (None, None) if evaluation is None else _labelled("evaluation", evaluation)
-    queries = [item[0] if isinstance(item, tuple | list) else item for item in _items(public)]
+    evaluation_public = evaluation_is_public(evaluation, evaluation_public)
+    queries = _stack("public", [item[0] if isinstance(item, tuple | list) else item for item in _items(public)])
+    features, labels = _private(private, queries.shape[1:])
+    held_out: tuple[Features | None, Labels | None] = (None, None)
+    if evaluation is not None:
+        held_out = _labelled("evaluation", evaluation) if evaluation_public else _private(evaluation, queries.shape[1:])
     return PrivateDataset(
         name=name,
         num_classes=len(names),
         class_names=names,
         private_features=features,
         private_labels=labels,
-        private_ids=None if ids is None else np.asarray(ids),
-        public_features=_stack("public", queries),
+        private_ids=ids,
+        public_features=queries,
         evaluation_features=held_out[0],
         evaluation_labels=held_out[1],
-        private_users=None if users is None else np.asarray(users),
+        private_users=users,
+        evaluation_public=evaluation_public,
     )
 
 
@@ -58,14 +66,35 @@ def _items(dataset: Any) -> list[Any]:
     return [dataset[index] for index in range(len(dataset))]
 
 
-def _stack(argument: str, rows: list[Any]) -> npt.NDArray[np.float32]:
+def _private(dataset: Any, shape: tuple[int, ...]) -> tuple[Features, Labels]:
+    """Features and labels of items that may be anything: none of them may stop the run or warn."""
+    number = len(dataset)
+    features, labels = np.full((number, *shape), np.nan, dtype=np.float32), np.full(number, UNUSABLE, dtype=np.int64)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for row in range(number):
+            with contextlib.suppress(Exception):
+                found, label = dataset[row]
+                labels[row] = int(label)
+                features[row] = _of_shape(np.asarray(found, dtype=np.float32), shape)
+    return features, labels
+
+
+def _of_shape(array: Features, shape: tuple[int, ...]) -> Features:
+    """Refuse what assigning would broadcast."""
+    if array.shape != shape:
+        raise ValueError
+    return array
+
+
+def _stack(argument: str, rows: list[Any]) -> Features:
     try:
         return np.stack([np.asarray(row, dtype=np.float32) for row in rows])
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{argument} must yield features of one shape, got {error}") from error
 
 
-def _labelled(argument: str, dataset: Any) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+def _labelled(argument: str, dataset: Any) -> tuple[Features, Labels]:
     items = _items(dataset)
     if not all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
         raise ArgumentError(f"{argument} must yield pairs (features, label), got other items")
