@@ -40,7 +40,7 @@ def tables(tmp_path, monkeypatch):
 
 OWN = """experiment=table name=mine run_folder=mine console=quiet baselines=false
     data.path=people.csv data.label=pays data.id=person data.public=others.csv data.evaluation=test.csv
-    teachers.number=200 student.settings.epochs=10 privacy.epsilon=4 privacy.cutoff=50""".split()  # noqa: SIM905 - reads like the command
+    data.evaluation_public=true teachers.number=200 student.settings.epochs=10 privacy.epsilon=4 privacy.cutoff=50""".split()  # noqa: SIM905 - reads like the command
 
 
 def run(*overrides: str) -> int | str | None:
@@ -76,7 +76,13 @@ def test_without_ids_the_guarantee_is_replace_one(tables):
         (["data.lable=pay"], "data.lable is not a setting, got 'data.lable=pay'; did you mean data.label?"),
         (["data.path=nobody.csv"], "data.path must be a readable table, got nobody.csv"),
         (["data.path=noise.csv"], "data.path must be a readable table, got noise.csv"),
-        (["data.path=twice.csv"], "data.id must not repeat, got 'p1' twice"),
+        (["data.public=people.csv"], "data.public must be another file than data.path, got the same one, people.csv"),
+        (["data.evaluation=people.csv"], "data.evaluation must be another file than data.path, got the same one, people.csv"),
+        (["data.public=copy.csv"], "data.public must hold other records than data.path, got a copy of it, copy.csv"),
+        (
+            ["data.evaluation_public=null"],
+            "data.evaluation_public must be true or false where data.evaluation is given, got nothing",
+        ),
         (["data.public=null"], "data.public or data.label_private must be given"),
         (["data.ranges={age:[5]}"], "data.ranges of age must be two numbers"),
         (["data.classes=yes"], "data.classes must be the public list of labels"),
@@ -94,8 +100,7 @@ def test_without_ids_the_guarantee_is_replace_one(tables):
 def test_what_may_be_wrong_is_one_line_and_nothing_is_written(tables, capsys, overrides, says):
     (tables / "noise.csv").write_bytes(bytes(range(128, 256)) * 10)
     write(tables / "odd.csv", ["age", "job", "pays"], [[30, "cook", "never"]])
-    lines = (tables / "people.csv").read_text().splitlines()
-    (tables / "twice.csv").write_text("\n".join([*lines, lines[2]]) + "\n")
+    (tables / "copy.csv").write_bytes((tables / "people.csv").read_bytes())
     assert run(*overrides) == 2
     complaint = capsys.readouterr().err.strip()
     assert says in complaint

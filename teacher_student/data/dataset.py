@@ -95,11 +95,13 @@ class PrivateDataset:
     def __post_init__(self) -> None:
         """Bring every field into its canonical type, or refuse it."""
         positive_integer("num_classes", self.num_classes)
+        true_or_false("evaluation_public", self.evaluation_public)
+        true_or_false("ids_name_labels", self.ids_name_labels)
         self._set("class_names", _names("class_names", self.class_names, self.num_classes))
         self._check_private()
         self._check_public()
         self._check_student()
-        if not true_or_false("evaluation_public", self.evaluation_public):
+        if not self.evaluation_public:
             self._leave_out_unusable_evaluation()
         if self.student_encoding is not None and self.student_encoding.feature_names != self.student_feature_names:
             raise ArgumentError("student_encoding must make the columns that student_feature_names names, got others")

@@ -98,6 +98,8 @@ def private_remarks(dataset: PrivateDataset) -> tuple[str, ...]:
     Private, like the counts in them: nothing that anybody else sees may depend on them.
     """
     lines = list(dataset.private_notes)
+    if not len(dataset.private_labels):
+        lines.append("There is no private record.")
     if unusable := int((~dataset.usable).sum()):
         lines.append(_counted(unusable, "private record", "no label of the class list, and so no teacher"))
     ids = None if dataset.private_ids is None else canonical_identifiers("private_ids", dataset.private_ids)

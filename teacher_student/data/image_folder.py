@@ -158,7 +158,11 @@ def check_folders(
 
 def _refuse_copy(argument: str, private: list[Pixels], public: list[Pixels]) -> None:
     """Refuse a public folder of the same images, all of them and no other (see `fingerprints.refuse_private_file` for why)."""
-    if public and len(public) == len(private) and sorted(map(np.ndarray.tobytes, public)) == sorted(map(np.ndarray.tobytes, private)):
+    if (
+        public
+        and len(public) == len(private)
+        and sorted(map(np.ndarray.tobytes, public)) == sorted(map(np.ndarray.tobytes, private))
+    ):
         raise ArgumentError(f"{argument} must hold other images than private, got a copy of them: they are private")
 
 

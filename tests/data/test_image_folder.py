@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import load, load_image_folder, shard_dataset
+from teacher_student.data.fingerprints import private_remarks
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -27,9 +30,8 @@ def folders(tmp_path):
 
 
 def read(folders, **options):
-    return load_image_folder(
-        folders / "private", folders / "public", **{"evaluation": folders / "evaluation", "size": 4} | options
-    )
+    chosen = {"evaluation": folders / "evaluation", "size": 4, "evaluation_public": True} | options
+    return load_image_folder(folders / "private", folders / "public", **chosen)
 
 
 def test_folders_are_read(folders):
@@ -89,11 +91,65 @@ def test_ids_without_the_class_folder_allow_changed_labels(folders):
     assert (shard_dataset(first, 3, key)[0].order == shard_dataset(second, 3, key)[0].order).all()
 
 
-def test_names_that_repeat_over_classes_are_refused_as_ids(folders):
+def test_names_that_repeat_over_classes_share_a_teacher(folders):
+    before = read(folders, ids="name").label_private(np.array([0]))
     paint(folders / "private" / "dog" / "1.png", 3)
-    with pytest.raises(ArgumentError, match=r"private_ids must not repeat, got '1.png' twice"):
-        read(folders, ids="name")
+    data = read(folders, ids="name")
+    assert data.private_ids.tolist() == ["0.png", "1.png", "1.png", "2.png", "big/0.jpg", "big/1.jpg", "big/2.jpg"]
+    shards = shard_dataset(data, 1000)[0]
+    assert len({shard for shard in range(1000) if {1, 2} & set(shards.of(shard).tolist())}) == 1
+    (folders / "private" / "dog" / "1.png").rename(folders / "private" / "cat" / "2b.png")
+    assert (before.public_features == read(folders, ids="name").label_private(np.array([0])).public_features).all()
     assert len(read(folders).private_ids) == 7
+
+
+def test_a_damaged_private_tiff_is_not_heard_of(folders, capfd):
+    """The C library behind it writes to standard error by itself."""
+    path = folders / "private" / "cat" / "noise.tif"
+    pixels = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(path, compression="tiff_lzw")
+    content = bytearray(path.read_bytes())
+    content[200:3000] = bytes(2800)
+    path.write_bytes(content)
+    assert len(read(folders).private_ids) == 6
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_image_of_many_pixels_does_not_warn(folders, monkeypatch, recwarn):
+    before = read(folders)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    paint(folders / "private" / "cat" / "wide.png", 3, size=(15, 10))
+    assert len(read(folders).private_ids) == len(before.private_ids) + 1
+    assert not recwarn.list
+
+
+def test_there_may_be_no_private_image(folders):
+    for path in (folders / "private").rglob("*.*"):
+        path.unlink()
+    data = read(folders)
+    assert data.private_features.shape == (0, 3, 4, 4)
+    assert read(folders, ids="name").private_ids.tolist() == []
+
+
+@pytest.mark.parametrize("argument", ["public", "evaluation"])
+@pytest.mark.parametrize("place", ["private", "private/cat", ".", "link", "copy"])
+def test_private_images_are_refused_as_public_ones(folders, argument, place):
+    (folders / "link").symlink_to(folders / "private")
+    shutil.copytree(folders / "private", folders / "copy")
+    paths = {"public": folders / "public", "evaluation": folders / "evaluation", argument: folders / place}
+    with pytest.raises(ArgumentError, match=rf"^{argument} must (be apart from the folders of|hold other images than) private"):
+        load_image_folder(folders / "private", **paths, class_names=["cat", "dog"], evaluation_public=True)
+
+
+def test_an_image_that_is_public_too_is_told_to_the_keeper_alone(folders):
+    shutil.copy(folders / "private" / "cat" / "1.png", folders / "public" / "c.png")
+    assert private_remarks(read(folders))[0].startswith("1 feature row has a place in the private and in the public data")
+
+
+def test_a_private_evaluation_set_may_hold_damaged_files(folders):
+    (folders / "evaluation" / "cat" / "bad.png").write_bytes(b"no image")
+    data = read(folders, class_names=["cat", "dog"], evaluation_public=False)
+    assert data.evaluation_labels.tolist() == [0, 1]
 
 
 def test_the_class_list_is_public(folders):
@@ -109,7 +165,9 @@ def test_the_class_list_is_public(folders):
     ("options", "message"),
     [
         ({"evaluation": "absent"}, "evaluation must be a folder of images, got absent"),
-        ({"class_names": ["bird"]}, "private must hold one folder of images for each class, got no image"),
+        ({"class_names": ["bird"]}, "evaluation must hold one folder of images for each class, got no image"),
+        ({"class_names": "cat"}, "class_names must be a list, got 'cat'"),
+        ({"evaluation_public": None}, "evaluation_public must be true or false where evaluation is given, got nothing"),
         ({"size": 0}, "size must be a positive integer, got 0"),
         ({"ids": "hash"}, "ids must be one of name, path; got 'hash'"),
     ],
@@ -118,17 +176,17 @@ def test_bad_options_get_one_clear_line(folders, options, message):
     with pytest.raises(ArgumentError, match=message):
         read(folders, **options)
     with pytest.raises(ArgumentError, match="private must be a folder of images, got absent"):
-        load_image_folder("absent", folders / "public", folders / "evaluation")
+        load_image_folder("absent", folders / "public", folders / "evaluation", evaluation_public=True)
 
 
 def test_an_empty_public_folder_is_refused(folders):
     (folders / "void").mkdir()
     with pytest.raises(ArgumentError, match="public must hold at least one image"):
-        load_image_folder(folders / "private", folders / "void", folders / "evaluation")
+        load_image_folder(folders / "private", folders / "void", folders / "evaluation", evaluation_public=True)
 
 
 def test_label_private_mode_queries_training_images(folders):
-    options = {"private": folders / "private", "evaluation": folders / "evaluation"}
+    options = {"private": folders / "private", "evaluation": folders / "evaluation", "evaluation_public": True}
     data = load("image_folder", label_private=2, ids="name", **options)
     assert data.neighbours == "label_only"
     rows = {row.tobytes() for row in data.private_features}

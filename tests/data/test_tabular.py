@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import sys
 import types
 
@@ -9,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.data import load_table
+from teacher_student.data import load_table, shard_dataset
+from teacher_student.data.fingerprints import private_remarks
 from teacher_student.data.table_encoding import TableEncoding
 
 PRIVATE = """id,age,job,owner,sick
@@ -48,6 +50,8 @@ def load(folder, **options):
         "evaluation": folder / "evaluation.csv",
         **SPEC,
     } | options
+    if chosen["evaluation"] is not None:
+        chosen.setdefault("evaluation_public", True)
     return load_table(folder / "private.csv", **chosen)
 
 
@@ -133,17 +137,6 @@ BAD = {
     "feature column": ({"ranges": {"height": [0, 1]}}, {}, "path must have a column 'height'"),
     "public column": ({}, {"public": "job\ncook\n"}, "public must have a column 'age', got the columns job"),
     "evaluation label": ({}, {"evaluation": "age,job\n1,cook\n"}, "evaluation must have a column 'sick'"),
-    "duplicate id": ({}, {"private": PRIVATE.replace("3,60", "17,60")}, "^id must not repeat, got '17' twice"),
-    "empty id": (
-        {},
-        {"private": PRIVATE.replace("3,60", ",60")},
-        "id must be filled in for every record, got an empty 'id' in record 2",
-    ),
-    "unknown label": (
-        {},
-        {"private": PRIVATE.replace("bob,no", "bob,maybe")},
-        "path must have one of the classes no, yes in column 'sick', got 'maybe' in record 3",
-    ),
     "unknown evaluated label": (
         {},
         {"evaluation": EVALUATION.replace("yes", "?")},
@@ -151,12 +144,22 @@ BAD = {
     ),
     "absent file": ({"public": "absent.csv"}, {}, "public must be a readable table, got absent.csv: No such file"),
     "a folder": ({"evaluation": "."}, {}, "evaluation must end in .csv, .tsv or .parquet, got ."),
+    "nothing said of the evaluation": (
+        {"evaluation_public": None},
+        {},
+        "evaluation_public must be true or false where evaluation is given, got nothing",
+    ),
+    "evaluation as text": ({"evaluation_public": "yes"}, {}, "evaluation_public must be true or false, got 'yes'"),
     "other suffix": ({"public": "table.xlsx"}, {}, "public must end in .csv, .tsv or .parquet"),
-    "ragged row": ({}, {"private": PRIVATE + "1,2\n"}, "path must have 5 cells in every row, got 2 in line 5"),
+    "ragged row": ({}, {"public": PUBLIC + "1,2\n"}, "public must have 3 cells in every row, got 2 in line 5"),
+    "long cell": ({}, {"evaluation": EVALUATION + "1," + "x" * 131_073 + ",no\n"}, "evaluation must be a readable table"),
     "no record": ({}, {"public": "age,job\n"}, "public must have at least one record"),
     "empty file": ({}, {"public": ""}, "public must have at least one record"),
     "doubled column": ({}, {"public": "age,age\n1,2\n"}, "public must have distinct column names, got age, age"),
     "open quote": ({}, {"public": 'age,job\n1,"cook\n'}, "public must be a readable table"),
+    "empty private file": ({}, {"private": ""}, "path must have at least one record, and column names before it, got none"),
+    "blank private header": ({}, {"private": "\n" + PRIVATE}, "path must have at least one record, and column names before it"),
+    "open quote in the private header": ({}, {"private": '"' + PRIVATE}, "path must be a readable table, got .*: unexpected end"),
     "no public": ({"public": None}, {}, "public or label_private must be given"),
     "both": ({"label_private": 1}, {}, "public or label_private must be given"),
     "too many queries": ({"public": None, "label_private": 3}, {}, "^label_private must be an integer from 1 to 2, got 3"),
@@ -188,11 +191,145 @@ def test_bad_tables_get_one_clear_line(tables, tmp_path, monkeypatch, case):
 
 
 def test_files_that_are_no_text_get_one_clear_line(tables):
+    for name, argument in (("private", "path"), ("public", "public"), ("evaluation", "evaluation")):
+        folder = tables()
+        (folder / f"{name}.csv").write_bytes(b"\xff\xfei\x00d\x00,\x00\n\x00")
+        with pytest.raises(ArgumentError, match=f"{argument} must be a readable table, got .*: it is not UTF-8") as caught:
+            load(folder)
+        assert "\n" not in str(caught.value)
     folder = tables()
-    (folder / "private.csv").write_bytes(b"id,age\n\xff\xfe\x00,1\n")
-    with pytest.raises(ArgumentError, match="path must be a readable table") as caught:
+    (folder / "public.csv").write_bytes(b"age,job\n1,c\xe9\n")
+    with pytest.raises(ArgumentError, match=r"public must be a readable table, got .*: it is not UTF-8"):
         load(folder)
+
+
+LINES = {
+    "a long cell": b"9,30," + b"x" * 131_073 + b",bob,no",
+    "no UTF-8": b"9,30,\xff\xfe,bob,no",
+    "no UTF-8 in the id": b"\xc3,30,cook,bob,no",
+    "half a character": b"9,30,cook,bob,\xe2\x82",
+    "NUL": b"9,3\x000,co\x00ok,bob,no\x00",
+    "nothing but NUL": b"\x00",
+    "an open quote": b'9,30,"cook,bob,no',
+    "an open quote first": b'"9,30,cook,bob,no',
+    "a closed quote, then text": b'9,30,"co"ok,bob,no',
+    "quotes alone": b'"""',
+    "few cells": b"9,30",
+    "many cells": b"9,30,cook,bob,no,,,,",
+    "two lines in quotes": b'9,30,"cook\n8,40,smith,ann,yes\n",bob,no',
+    "carriage returns in quotes": b'9,30,"co\r\rok",bob,no',
+    "a bare carriage return": b"9,30,co\rok,bob,no",
+    "a byte order mark": b"\xef\xbb\xbf9,30,cook,bob,no",
+    "line separators": "9,30,a\u2028b\x0b\x0c\x1c\x85c,bob,no".encode(),
+    "numbers out of range": b"9,1e999,cook,bob,no",
+    "a number of 200,000 digits": b"9," + b"7" * 200_000 + b",cook,bob,no",
+    "dates": b"9,2026-01-31,31.01.2026,bob,no",
+    "a spreadsheet's error": b"9,#N/A,#REF!,#N/A,no",
+    "an unknown label": b"9,30,cook,bob,maybe",
+    "no label": b"9,30,cook,bob,",
+    "a label that names nothing": b"9,30,cook,bob,None",
+    "no id": b",30,cook,bob,no",
+    "no id and no label": b",30,cook,,",
+    "another's id": b"3,30,cook,bob,no",
+    "an unknown category": b"9,30,astronaut,bob,no",
+    "spaces": b"   ",
+    "a public row": b"9,30,cook,bob,no",
+}
+UNTAUGHT = {
+    "half a character", "NUL", "nothing but NUL", "an open quote", "an open quote first", "a closed quote, then text",
+    "quotes alone", "few cells", "many cells", "a bare carriage return", "an unknown label", "no label",
+    "a label that names nothing", "no id and no label", "spaces",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("place", [0, 2, 3])
+@pytest.mark.parametrize("name", LINES)
+def test_whatever_one_private_line_holds_all_other_records_are_as_without_it(tables, capfd, name, place, end):
+    """The line is added among others, of which one has quotes and a comma: features, labels, ids and shards stay as they were."""
+    folder, line = tables(), LINES[name]
+    sound = PRIVATE.replace("cook,bob", '"cook, or ""chef""","bob"').encode().splitlines()
+    if end == b"\r" and (b"\r" in line or b"\n" in line):
+        return  # with such ends of lines these are several records
+    key = b"0123456789abcdef"
+
+    def read(lines):
+        (folder / "private.csv").write_bytes(end.join([*lines, b""]))
+        data = load(folder)
+        return data, shard_dataset(data, 1000, key)[0]
+
+    without, before = read(sound)
+    data, after = read([*sound[: 1 + place], line, *sound[1 + place :]])
+    others = np.delete(np.arange(len(data.private_labels)), place)
+    assert len(others) == len(without.private_labels) == 3
+    assert (data.private_features[others] == without.private_features).all()
+    assert (data.private_labels[others] == without.private_labels).all()
+    assert [data.private_ids[row] for row in others] == without.private_ids.tolist()
+    for shard in range(1000):
+        assert [row for row in after.of(shard) if row != place] == [others[row] for row in before.of(shard)]
+    assert (place in after.order) == (name not in UNTAUGHT)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_private_table_may_have_no_record(tables):
+    for text in (PRIVATE.splitlines()[0], PRIVATE.splitlines()[0] + "\n\n"):
+        data = load(tables(private=text))
+        assert data.private_features.shape == (0, 3)
+        assert data.neighbours == "add_remove"
+
+
+def test_a_private_line_in_place_of_another_moves_nobody_in_a_table_without_ids(tables):
+    before = load(tables(), id=None)
+    after = load(tables(private=PRIVATE.replace("3,60,smith,ann,yes", '"3,60')), id=None)
+    assert (after.private_features[[0, 2]] == before.private_features[[0, 2]]).all()
+    assert after.private_labels.tolist() == [0, -1, 0]
+
+
+def test_a_private_evaluation_table_loses_the_rows_that_cannot_be_used(tables):
+    odd = EVALUATION + '30,cook,never\n1,2,3,4,5\n"'
+    assert load(tables(evaluation=odd), evaluation_public=False).evaluation_labels.tolist() == [1, 0]
+    assert load(tables(evaluation="age,job,sick\n"), evaluation_public=False).evaluation_labels is None
+
+
+@pytest.mark.parametrize("argument", ["public", "evaluation"])
+@pytest.mark.parametrize("way", ["path", "other path", "link", "hard link", "copy"])
+def test_the_private_table_is_refused_as_a_public_one(tables, argument, way):
+    folder = tables()
+    private, other = folder / "private.csv", folder / "other.csv"
+    {
+        "path": lambda: None,
+        "other path": lambda: (folder / "down").mkdir(),
+        "link": lambda: other.symlink_to(private),
+        "hard link": lambda: other.hardlink_to(private),
+        "copy": lambda: shutil.copy(private, other),
+    }[way]()
+    given = {"path": private, "other path": folder / "down" / ".." / "private.csv"}.get(way, other)
+    with pytest.raises(ArgumentError, match=rf"^{argument} must (be another file|hold other records) than path, got") as caught:
+        load(folder, **{argument: given})
     assert "\n" not in str(caught.value)
+
+
+def test_one_record_less_makes_no_copy_and_is_told_to_the_keeper_alone(tables, capfd):
+    """Rows and ids that tables share change nothing that anybody else sees."""
+    folder = tables(public="\n".join(PRIVATE.splitlines()[:-1]))
+    remarks = private_remarks(load(folder))
+    assert remarks[0] == "2 of the private ids are in the public table too."
+    assert remarks[1].startswith("2 feature rows have a place in the private and in the public data")
+    assert capfd.readouterr() == ("", "")
+    odd = tables(private=PRIVATE + "17,20,cook,ann,no\n5,1,cook,ann,?\n")
+    assert [line[:40] for line in private_remarks(load(odd))[:2]] == [
+        "1 private record has no label of the cla",
+        "1 private record has the id of another o",
+    ]
+    assert private_remarks(load(tables(private="id,age,job,sick\n")))[0] == "There is no private record."
+
+
+def test_two_private_tables_are_not_compared_by_what_they_hold(tables):
+    folder = tables()
+    shutil.copy(folder / "private.csv", folder / "other.csv")
+    assert len(load(folder, evaluation=folder / "other.csv", evaluation_public=False).evaluation_labels) == 3
+    with pytest.raises(ArgumentError, match="evaluation must be another file than path"):
+        load(folder, evaluation=folder / "private.csv", evaluation_public=False)
 
 
 def test_public_text_with_too_many_values_must_be_declared(tables):
@@ -228,16 +365,27 @@ def test_parquet_cells_keep_their_types(tables, monkeypatch):
     """With a stand-in for pyarrow, which is no dependency; the real one is used where it is installed."""
     cells = {"age": [30, None], "job": ["cook", None], "id": [7, 8], "sick": [False, True]}
     arrow = types.ModuleType("pyarrow")
-    arrow.ArrowException = ValueError
     arrow.parquet = types.ModuleType("pyarrow.parquet")
-    arrow.parquet.read_table = lambda path: types.SimpleNamespace(to_pydict=lambda: cells)
+    columns = [types.SimpleNamespace(to_pylist=lambda column=column: column) for column in cells.values()]
+    arrow.parquet.read_table = lambda path: types.SimpleNamespace(column_names=list(cells), column=columns.__getitem__)
+    arrow.parquet.read_schema = lambda path: types.SimpleNamespace(names=list(cells))
     monkeypatch.setitem(sys.modules, "pyarrow", arrow)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", arrow.parquet)
-    data = load_table("x.parquet", "sick", id="id", public=tables() / "public.csv", **SPEC | {"classes": [False, True]})
+    folder = tables()
+    (folder / "x.parquet").touch()
+    options = SPEC | {"classes": [False, True]}
+    data = load_table(folder / "x.parquet", "sick", id="id", public=folder / "public.csv", **options)
     assert data.private_ids.tolist() == [7, 8]
     assert data.private_ids.dtype == np.int64
     assert data.private_features.tolist() == [[0.375, 1, 0], [0.5, 0, 0]]
     assert data.private_labels.tolist() == [0, 1]
+
+
+def pa_table(arrow):
+    """Three people; the second has a job that is not UTF-8 and no id, which makes pandas' ids floats, and no label."""
+    offsets = arrow.py_buffer(np.array([0, 4, 6, 11], np.int32))
+    job = arrow.Array.from_buffers(arrow.string(), 3, [None, offsets, arrow.py_buffer(b"cook\xff\xfesmith")])
+    return arrow.table({"id": [7.0, None, 9.0], "age": ["20", "x", ""], "job": job, "sick": ["no", None, "yes"]})
 
 
 def test_real_parquet(tables, tmp_path):
@@ -246,6 +394,14 @@ def test_real_parquet(tables, tmp_path):
 
     parquet.write_table(arrow.table({"age": [30.0, None], "job": ["cook", "smith"]}), tmp_path / "public.parquet")
     assert load(tables(), public=tmp_path / "public.parquet").public_features.tolist() == [[0.375, 1, 0], [0.5, 0, 1]]
+    odd = pa_table(arrow)
+    parquet.write_table(odd, tmp_path / "private.parquet")
+    data = load_table(tmp_path / "private.parquet", "sick", id="id", public=tmp_path / "public.parquet", **SPEC)
+    assert data.private_labels.tolist() == [0, -1, 1]
+    assert data.private_ids.tolist() == [7, "", 9]
+    assert data.private_features.tolist() == [[0.25, 1, 0], [0.5, 0, 0], [0.5, 0, 1]]
+    with pytest.raises(ArgumentError, match="public must have readable cells in column 'job'"):
+        load_table(tmp_path / "public.parquet", "job", public=tmp_path / "private.parquet", **SPEC)
     (tmp_path / "bad.parquet").write_bytes(b"no parquet")
     with pytest.raises(ArgumentError, match="public must be a readable table"):
         load(tables(), public=tmp_path / "bad.parquet")

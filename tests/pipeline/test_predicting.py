@@ -53,7 +53,7 @@ def mine(tmp_path_factory):
     write(folder / "others.csv", ["hours", "age", "job"], [[row[2], row[1], row[3]] for row in people(300, 1, odd=False)])
     write(folder / "judged.csv", ["age", "pays", "hours", "job"], [[row[1], row[4], *row[2:4]] for row in people(200, 2)])
     own = [f"data.path={folder}/people.csv", "data.label=pays", "data.id=person", f"data.public={folder}/others.csv"]
-    own += [f"data.evaluation={folder}/judged.csv", "teachers.number=200", "privacy.cutoff=50"]
+    own += [f"data.evaluation={folder}/judged.csv", "data.evaluation_public=true", "teachers.number=200", "privacy.cutoff=50"]
     settings = settings_from_config(compose("run", ["experiment=table", *own, *FAST]))
     with pytest.MonkeyPatch.context() as patch:
         report_little(patch)
