@@ -82,6 +82,6 @@ def recognise(account: Account, dataset: PrivateDataset) -> str:
         return ""
     names = ", ".join(map(repr, others))
     return (
-        f"Private note: the records of {account.dataset!r} were charged as {names} too; what was spent there adds to this. "
+        f"The records of {account.dataset!r} were charged as {names} too; what was spent there adds to this. "
         "budget.dataset=NAME charges runs on them to one account."
     )

@@ -1,7 +1,7 @@
 """A run's folder: what may be published under `release/`, everything else under `private/`.
 
 runs/EXPERIMENT/TIME/
-  private/   mode 0700: shards.json, teachers/, votes/, session.sqlite, tensorboard/, report.html
+  private/   mode 0700: notes.txt, shards.json, teachers/, votes/, session.sqlite, tensorboard/, report.html
   release/   labels.csv or scores.csv, student.safetensors, student.yaml (encoding.safetensors), certificate.json, report.html,
              tensorboard/
   config.yaml

@@ -16,6 +16,7 @@ from teacher_student.aggregation.folder import bind_files
 from teacher_student.aggregation.ledger import Account
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import PrivateDataset, PublicSizes, Shards
+from teacher_student.data.fingerprints import private_remarks
 from teacher_student.data.public_sizes import check_neighbours
 from teacher_student.monitoring.console import Display
 from teacher_student.monitoring.report import PrivateFacts, ReleasedFacts, write_private_report, write_report
@@ -23,7 +24,7 @@ from teacher_student.monitoring.tensorboard import write_private_events, write_r
 from teacher_student.pipeline import budget, fractions, hard_labels, scores, stages
 from teacher_student.pipeline.answers import AnyRelease, answers_of
 from teacher_student.pipeline.baselines import baselines
-from teacher_student.pipeline.folder import SESSION, RunFolder, open_run, shared_run
+from teacher_student.pipeline.folder import SESSION, RunFolder, open_run, shared_run, write_atomically
 from teacher_student.pipeline.judgement import UNJUDGED, Judgement, judge
 from teacher_student.pipeline.launch import together
 from teacher_student.pipeline.ranks import Ranks, digest
@@ -128,7 +129,7 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
     with display.stage("shards") as advance:
         with ranks.in_turn():
             folder = open_run(path, settings.config) if ranks.first else shared_run(path)
-            account = _open_account(settings, dataset, display) if ranks.first else None
+            account = _open_account(settings, dataset, folder, display) if ranks.first else None
             this = Run(settings, dataset, folder)
             shards = stages.make_shards(this)
         advance(1, f"{settings.num_teachers:,} shards, every record in exactly one")
@@ -207,12 +208,13 @@ def _warn(settings: RunSettings, sizes: PublicSizes, parameters: Parameters, dis
         display.say(f"Warning: {text} To stop here (Ctrl-C) spends nothing.")
 
 
-def _open_account(settings: RunSettings, dataset: PrivateDataset, display: Display) -> Account | None:
+def _open_account(settings: RunSettings, dataset: PrivateDataset, folder: RunFolder, display: Display) -> Account | None:
+    """Return the account; what private records say of themselves goes into `private/notes.txt`, and nowhere else."""
     if note := settings.budget.news():
         display.say(note)
     account = settings.budget.open(settings.budget.dataset or dataset.name)
-    if account is not None and (note := budget.recognise(account, dataset)):
-        display.say(note)
+    notes = [*private_remarks(dataset), "" if account is None else budget.recognise(account, dataset)]
+    write_atomically(folder.private / "notes.txt", "".join(f"{note}\n" for note in notes if note))
     return account
 
 

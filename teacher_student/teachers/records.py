@@ -133,7 +133,8 @@ class ShardedRecords:
         weights = () if self.weights is None else (self.weights,)
         for tensor in (self.offsets, self.order, self.labels, self.features, *weights):
             digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
-            digest.update(np.ascontiguousarray(tensor.numpy()).data.cast("B"))
+            if tensor.numel():  # an empty array has no bytes to look at
+                digest.update(np.ascontiguousarray(tensor.numpy()).data.cast("B"))
         return digest.hexdigest()
 
 

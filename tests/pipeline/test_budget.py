@@ -103,7 +103,10 @@ def test_a_budget_that_never_fits_makes_no_ledger(tmp_path: Path) -> None:
 
 def test_the_same_records_under_another_name_are_pointed_out_to_the_keeper_alone(runs: Runs) -> None:
     """And nothing was charged for that run: it was killed before any label was asked for."""
-    assert "the records of 'alias' were charged as 'gaussian_blobs' too" in runs.said
+    [notes] = [path for path in runs.folder.rglob("notes.txt") if "'alias'" in path.read_text()]
+    assert "The records of 'alias' were charged as 'gaussian_blobs' too" in notes.read_text()
+    assert notes.parent.name == "private"
+    assert "alias" not in runs.said
     assert Ledger(runs.ledger).entries("alias") == []
     key = Ledger(runs.ledger).fingerprint_key()
     secrets = [*fingerprint_records(settings(runs.ledger).data(), key), key.hex(), "alias"]
