@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md shows how to add a data set, a learner and a mechanism; here its files are written and its commands run."""
+"""CONTRIBUTING.md adds a data set, a learner, a student method and a mechanism; its files are written and its commands run."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from teacher_student import app, label
 from teacher_student.app import configs
 from teacher_student.mechanisms import noisy_max
 from teacher_student.privacy import calibration
+from teacher_student.student import METHODS
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -43,13 +44,13 @@ def written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(app.conf_folder(), tmp_path / "conf")
     monkeypatch.setattr(configs, "conf_folder", lambda: tmp_path / "conf")
-    modules = {}
+    modules, methods = {}, dict(METHODS)
 
     def write(section: str) -> dict[str, object]:
         for block in blocks(section, "python") + blocks(section, "yaml"):
             path = tmp_path / block.splitlines()[0].removeprefix("# ")
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(block)
+            path.write_text(block.partition("\n")[2] if path.suffix == ".yaml" else block)  # Hydra reads the first line
             if path.suffix == ".py":
                 name = ".".join(path.relative_to(tmp_path).with_suffix("").parts)
                 spec = importlib.util.spec_from_file_location(name, path)
@@ -58,10 +59,12 @@ def written(tmp_path, monkeypatch):
                 spec.loader.exec_module(modules[name])
         return modules
 
-    return write
+    yield write
+    for name in set(METHODS) - set(methods):
+        del METHODS[name]
 
 
-@pytest.mark.parametrize("section", ["A new data set", "A new learner", "A new mechanism"])
+@pytest.mark.parametrize("section", ["A new data set", "A new learner", "A new student method", "A new mechanism"])
 def test_what_is_shown_is_short(section):
     assert blocks(section, "python")
     assert all(block.count("\n") < 50 for block in blocks(section, "python"))
@@ -73,6 +76,7 @@ def test_what_is_shown_is_short(section):
         ("A new data set", 0, []),
         ("A new learner", 0, ["learner.num_workers=1", *FEW]),
         ("A new learner", 1, FEW),
+        ("A new student method", 0, ["queries.total=100", *FEW]),
     ],
 )
 def test_its_command_ends_in_a_release(written, section, number, given):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
 from typing import Any
 
+from teacher_student import data
 from teacher_student.arguments import ArgumentError, choice, positive_integer
 from teacher_student.data.adult import load_adult
 from teacher_student.data.dataset import PrivateDataset
@@ -29,6 +32,12 @@ DATASETS: dict[str, Callable[..., PrivateDataset]] = {
     "thresholds": thresholds,
     **{name: partial(load_torchvision, name) for name in SOURCES},
 }
+"""By name. A module NAME of this package with a function `load_NAME` is found without an entry."""
+
+for _module in pkgutil.iter_modules(data.__path__):
+    _found = getattr(importlib.import_module(f"{data.__name__}.{_module.name}"), f"load_{_module.name}", None)
+    if _found is not None:
+        DATASETS.setdefault(_module.name, _found)
 
 CHECKS: dict[Callable[..., PrivateDataset], Callable[..., None]] = {load_table: check_tables, load_image_folder: check_folders}
 """What can be refused before anything is imported or read that takes time; it takes some of the function's own arguments."""
