@@ -15,7 +15,7 @@ import yaml
 
 from research.benchmarks.command import read
 from research.benchmarks.teachers import CASES
-from teacher_student.aggregation import Ledger, Release
+from teacher_student.aggregation import Ledger, Release, private_selection
 from teacher_student.app import VERBS, compose, conf_folder, dispatch, settings_from_config
 from teacher_student.app.running import FLAGS, check_overrides
 from teacher_student.app.slips import PLUGINS, check_flags
@@ -35,7 +35,7 @@ FAST = [
 def test_without_arguments_it_says_what_it_can_do(capsys):
     assert dispatch([]) == 0
     printed = capsys.readouterr().out
-    for verb in ("run", "label", "predict", "plan", "audit", "verify", "ledger", "benchmark"):
+    for verb in ("run", "label", "select", "predict", "plan", "audit", "verify", "ledger", "benchmark"):
         assert f"  {verb}" in printed
 
 
@@ -234,6 +234,43 @@ def test_public_numbers_that_protect_nobody_are_warned_of(tmp_path, monkeypatch,
     assert "population must be a positive integer, got 'few'" in capsys.readouterr().err
 
 
+def test_select_releases_the_better_candidate_and_its_whole_cost(tmp_path, monkeypatch, capsys):
+    """There are 41 runs: the poor candidate alone is drawn with probability 2^-41."""
+    monkeypatch.chdir(tmp_path)
+    truth = np.arange(40) % 2
+    good = np.where(truth[:, None] == 1, [[0, 3000]], [[3000, 0]])
+    np.save("poor.npy", good[:, ::-1])
+    np.save("good.npy", good)
+    np.save("truth.npy", np.where(np.arange(40) < 30, truth, -1))
+    left = iter([True] * 40 + [False])
+    monkeypatch.setattr(private_selection, "another_run", lambda _: next(left))
+    given = ["select", "counts=[poor.npy,good.npy]", "num_classes=2", "privacy.epsilon=2", "privacy.cutoff=5", "repetitions=40"]
+    assert dispatch([*given, "truth=truth.npy", "out=best"]) == 2
+    assert "num_teachers must be given" in capsys.readouterr().err
+    given.append("num_teachers=3000")
+    assert dispatch([*given, "truth=truth.npy", "out=best"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "candidate 2, good.npy: 40 of 40 queries answered at epsilon 2, delta 1e-05 for all"
+    )
+    release = Release.load("best")
+    assert release.labels.tolist() == truth.tolist()
+    assert release.certificate.used["candidate"] == 1
+    assert release.certificate.mechanism == "private_selection"
+    assert dispatch(["verify", "best"]) == 0
+    assert dispatch([*given, "truth=truth.npy", "out=best"]) == 2
+    assert "out must be a new folder" in capsys.readouterr().err
+    for more, message in [
+        (["mechanism=gnmax", "privacy.cutoff=null"], "truth must name a file of public classes for mechanism=gnmax"),
+        (["truth=poor.npy"], "truth must hold a class for each of 40 queries, -1 where unknown, got 80"),
+        (["counts=null"], "predictions or counts must name files"),
+        (["counts=[]"], "predictions or counts must name one file or more"),
+        (["repetitions=1"], "repetitions must be"),
+    ]:
+        assert dispatch([*given, "out=other", *more]) == 2
+        assert message in capsys.readouterr().err
+        assert not (tmp_path / "other").exists()
+
+
 def examples(verb: str) -> list[list[str]]:
     lines = (line.strip() for line in inspect.getdoc(VERBS[verb]).splitlines())
     return [shlex.split(line)[2:] for line in lines if line.startswith(f"teacher-student {verb}")]
@@ -269,7 +306,7 @@ def test_the_examples_of_label_and_verify_work(tmp_path, monkeypatch):
 
 
 def test_the_other_examples_are_understood():
-    for verb in ("plan", "audit"):
+    for verb in ("plan", "audit", "select"):
         for arguments in examples(verb):
             compose(verb, arguments)
     for arguments in examples("benchmark"):

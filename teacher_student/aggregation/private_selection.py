@@ -117,7 +117,12 @@ def select_privately(
         delta=float(delta),
         mechanism=selection.mechanism,
         parameters=selection,
-        used={**best[2].certificate.used, "hyperparameters": selection.mechanism, "candidates": len(tables)},
+        used={
+            **best[2].certificate.used,
+            "hyperparameters": selection.mechanism,
+            "candidates": len(tables),
+            "candidate": best[1],
+        },
         composition=payer.composition(name) if payer is not None else (),
         not_covered=NOT_COVERED,
     )

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from teacher_student.app.running import run
 from teacher_student.app.slips import complain, meant
-from teacher_student.app.verbs import audit, benchmark, label, ledger, plan, predict, verify
+from teacher_student.app.verbs import audit, benchmark, label, ledger, plan, predict, select, verify
 from teacher_student.arguments import ArgumentError
 from teacher_student.version import __version__
 
@@ -23,6 +23,7 @@ HELP = """teacher-student {version}: private models from sensitive records (PATE
                teacher-student run -m privacy.epsilon=0.5,1,2      (a sweep)
   label      private labels from the predictions of any models
                teacher-student label predictions=votes.npy num_teachers=1000 num_classes=10 out=labels
+  select     the best of several candidates: teacher-student select counts=[a.npy,b.npy] num_teachers=1000 num_classes=10 out=best
   predict    classes for raw rows:            teacher-student predict runs/mine/TIME table=people.csv out=predictions.csv
   plan       what each mechanism could do:    teacher-student plan num_teachers=1000 num_queries=10000
   audit      attack a mechanism, or students: teacher-student audit mechanism=stability [target=student]
@@ -35,6 +36,7 @@ Each verb has examples: teacher-student run --help. Append --cfg job to a run to
 VERBS: dict[str, Callable[[Sequence[str]], int]] = {
     "run": run,
     "label": label,
+    "select": select,
     "predict": predict,
     "plan": plan,
     "audit": audit,

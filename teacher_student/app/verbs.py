@@ -49,6 +49,43 @@ def label(arguments: Sequence[str]) -> int:
     return 0
 
 
+def select(arguments: Sequence[str]) -> int:
+    """`teacher-student select`: the labels of the best of several candidates, such as teachers with other hyper-parameters.
+
+    Runs a private session on a random candidate, several times, and releases the best run alone. epsilon and delta cover all
+    runs and the choice. The best run has most labels right by truth=FILE (public classes, -1 where unknown), or without it most
+    answers. How long it takes tells how many runs there were: keep that to yourself.
+
+        teacher-student select predictions=[small.npy,large.npy] num_teachers=1000 num_classes=10 truth=known.npy out=best
+        teacher-student select counts=[a.npy,b.npy] num_teachers=1000 num_classes=10 privacy.epsilon=2 repetitions=10 out=best
+    """
+    from teacher_student.pipeline import BudgetSettings, select_file
+
+    config = compose_whole("select", arguments)
+    mechanism = dict(config.mechanism)
+    with _warnings_in_one_line():
+        candidate, release = select_file(
+            predictions=config.predictions,
+            counts=config.counts,
+            truth=config.truth,
+            num_classes=config.num_classes,
+            num_teachers=config.num_teachers,
+            repetitions=config.repetitions,
+            out=Path(config.out),
+            mechanism=mechanism.pop("name", None),
+            options=mechanism,
+            budget=BudgetSettings(**config.budget),
+            **config.privacy,
+        )
+    names, certificate = config.counts if config.predictions is None else config.predictions, release.certificate
+    name = names if isinstance(names, str) else names[candidate]
+    print(
+        f"candidate {candidate + 1}, {name}: {int(release.answered.sum())} of {len(release.labels)} queries answered at epsilon "
+        f"{certificate.epsilon:.4g}, delta {certificate.delta:.3g} for all runs and the choice; written to {config.out}"
+    )
+    return 0
+
+
 @contextlib.contextmanager
 def _warnings_in_one_line() -> Iterator[None]:
     """Print each `PrivacyWarning` as one line, at once; others are shown as usual."""

@@ -25,7 +25,7 @@ from teacher_student.lazy import exported
 if TYPE_CHECKING:
     from teacher_student.pipeline.attack import attack_student
     from teacher_student.pipeline.budget import BudgetSettings
-    from teacher_student.pipeline.files import label_file, verify_folder
+    from teacher_student.pipeline.files import label_file, select_file, verify_folder
     from teacher_student.pipeline.predicting import predict_file
     from teacher_student.pipeline.promises import CorrectionSettings, PrivacySettings
     from teacher_student.pipeline.runner import RunResult, run
@@ -43,6 +43,7 @@ _HOMES = {
     "load_student": "student_files",
     "predict_file": "predicting",
     "run": "runner",
+    "select_file": "files",
     "verify_folder": "files",
 }
 
@@ -57,6 +58,7 @@ __all__ = [
     "load_student",
     "predict_file",
     "run",
+    "select_file",
     "verify_folder",
 ]
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.aggregation import Release, label, load_release
+from teacher_student.aggregation import Release, label, load_release, select_privately
 from teacher_student.aggregation.folder import CERTIFICATE_FILE, bindable
+from teacher_student.aggregation.label_session import check_votes
 from teacher_student.aggregation.load import release_folder
-from teacher_student.arguments import ArgumentError, file_path
+from teacher_student.aggregation.private_selection import Selected
+from teacher_student.arguments import ArgumentError, Integers, choice, file_path, positive_integer, whole_numbers
 from teacher_student.pipeline.budget import BudgetSettings
 from teacher_student.pipeline.folder import STUDENT_FILES
+from teacher_student.planning.preflight import warn, weak_promise
 from teacher_student.privacy import Certificate
+from teacher_student.privacy.calibration import REGISTRY
+from teacher_student.privacy.noisy_max import OneScale
 
 
 def label_file(
@@ -39,12 +44,7 @@ def label_file(
     """Label the queries of a file and write the release to a new folder. The folder is checked before anything is spent."""
     if (predictions is None) == (counts is None):
         raise ArgumentError("predictions or counts must name a file, and not both")
-    if file_path("out", out).exists():
-        raise ArgumentError(f"out must be a new folder, got {out}, which exists")
-    if not isinstance(budget, BudgetSettings):
-        raise ArgumentError(f"budget must be BudgetSettings, got {budget!r}")
-    if budget.ledger and budget.dataset is None:
-        raise ArgumentError("budget.dataset must be a public name of the teachers' private data where a ledger is kept, got none")
+    _check_out(out, budget)
     votes = None if predictions is None else read_table(predictions)
     table = None if counts is None else read_table(counts)
     release = label(
@@ -64,6 +64,99 @@ def label_file(
     )
     release.save(out)
     return release
+
+
+def select_file(
+    *,
+    predictions: Sequence[str] | None,
+    counts: Sequence[str] | None,
+    truth: str | None,
+    num_classes: int,
+    num_teachers: int | None,
+    repetitions: int,
+    out: Path,
+    mechanism: str,
+    options: Mapping[str, Any],
+    epsilon: float,
+    delta: float,
+    cutoff: int | None,
+    neighbours: str,
+    population: int | None,
+    budget: BudgetSettings,
+) -> Selected:
+    """Write the labels of the best of several candidates to a new folder, chosen by private runs (`select_privately`).
+
+    Args:
+        predictions: files of the candidates, each (num_queries, num_teachers) class indices on the same queries.
+        counts: instead of predictions: files of (num_queries, num_classes) vote counts.
+        truth: file of public classes of the queries, -1 where unknown: a run scores one for each label that is right. None: a run
+            scores one for each answer.
+        num_classes: size of the public label set.
+        num_teachers: how many vote, in each candidate.
+        repetitions: mean number of runs.
+        out: a new folder; it is checked before anything is spent.
+        mechanism: of each run.
+        options: of the mechanism's calibration.
+        epsilon: for all runs and the choice together.
+        delta: for all runs and the choice together.
+        cutoff: of each run (stability mechanisms).
+        neighbours: add_remove, replace_one or label_only.
+        population: public order of magnitude of the number of records; a delta above 1 / population is warned of.
+        budget: the account that pays.
+
+    Raises:
+        ArgumentError: bad input; nothing was spent.
+    """
+    if (predictions is None) == (counts is None):
+        raise ArgumentError("predictions or counts must name files, [FILE,FILE,...], and not both")
+    _check_out(out, budget)
+    given = predictions if counts is None else counts
+    tables = [read_table(str(name)) for name in ([given] if isinstance(given, str) else list(given or ()))]
+    if not tables:
+        raise ArgumentError("predictions or counts must name one file or more, [FILE,FILE,...], got none")
+    if counts is None:
+        tables = [check_votes(table, None, positive_integer("num_classes", num_classes), num_teachers) for table in tables]
+    known = None if truth is None else _truth(truth, len(tables[0]))
+    if known is None and issubclass(REGISTRY[choice("mechanism", mechanism, REGISTRY)], OneScale):
+        raise ArgumentError(
+            f"truth must name a file of public classes for mechanism={mechanism}, got none; it answers every query, so that the "
+            "number of answers tells no candidate from another"
+        )
+    warn(weak_promise(epsilon, delta, population))
+    selected = select_privately(
+        tables,
+        lambda _, release: float((release.answered if known is None else release.answered & (release.labels == known)).sum()),
+        num_classes=num_classes,
+        num_teachers=num_teachers,
+        epsilon=epsilon,
+        delta=delta,
+        repetitions=repetitions,
+        mechanism=mechanism,
+        cutoff=cutoff,
+        neighbours=neighbours,
+        account=budget.open(budget.dataset or ""),
+        **options,
+    )
+    selected.release.save(out)
+    return selected
+
+
+def _check_out(out: Path, budget: BudgetSettings) -> None:
+    """Refuse a folder that is there, and a ledger without a name for the data, before anything is spent."""
+    if file_path("out", out).exists():
+        raise ArgumentError(f"out must be a new folder, got {out}, which exists")
+    if not isinstance(budget, BudgetSettings):
+        raise ArgumentError(f"budget must be BudgetSettings, got {budget!r}")
+    if budget.ledger and budget.dataset is None:
+        raise ArgumentError("budget.dataset must be a public name of the teachers' private data where a ledger is kept, got none")
+
+
+def _truth(path: str, num_queries: int) -> Integers:
+    """Return (num_queries,) public classes of a file, -1 where unknown."""
+    found = whole_numbers("truth", read_table(path)).ravel()
+    if len(found) != num_queries:
+        raise ArgumentError(f"truth must hold a class for each of {num_queries} queries, -1 where unknown, got {len(found)}")
+    return found
 
 
 def read_table(path: str) -> npt.NDArray[Any]:

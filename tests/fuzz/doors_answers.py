@@ -123,6 +123,12 @@ def certified(kind, **values):
     return kind(certificate=release.certificate, **values)
 
 
+def loading(folder):
+    with scratch({}):
+        aggregation.label(counts=[[900, 0]], num_classes=2, epsilon=1.0, delta=1e-5, num_teachers=900).save("out")
+        return aggregation.load_release(folder).certificate.verify()
+
+
 def adding(counts, predictions):
     counts = np.array([[1, 0], [0, 2]], np.uint16) if counts is None else counts
     before = counts.copy()
@@ -318,6 +324,7 @@ AGGREGATION = {
         },
         weight=0.2,
     ),
+    "load_release": Door(loading, {"folder": st.just("out")}, weight=0.2),
     "add_votes": Door(
         adding, {"counts": st.none(), "predictions": st.sampled_from([[[0, 1], [1, -1]], [[0], [0]], [[0]]])}, kept=("counts",)
     ),
