@@ -241,9 +241,9 @@ def _peers(asked: Asked, settings: RunSettings) -> Iterator[dict[str, Any]]:
     """What the students are measured against: without noise, and without teachers."""
     answers = answers_of(settings)
     counts = answers.count_votes(asked.votes, settings)
-    figures = baselines(asked.run.dataset, answers.noiseless_targets(counts, settings), None, settings)
+    models = baselines(asked.run.dataset, answers.noiseless_targets(counts, settings), settings)
     for name in ("student of noiseless labels", "non-private model"):
-        yield {"method": name, "epsilon": None, "accuracy": figures[name]["accuracy"]}
+        yield {"method": name, "epsilon": None, "accuracy": models[name]()["accuracy"]}
 
 
 def _dp_sgd(table: str, owned: int, epsilons: tuple[float, ...], split: int) -> Iterator[dict[str, Any]]:

@@ -82,6 +82,7 @@ def _run_one(config: DictConfig) -> float | None:
 
 def _run_or_say_how_to_go_on(config: DictConfig, sweep: bool) -> float | None:
     from teacher_student.monitoring.console import Display
+    from teacher_student.pipeline.folder import StoppedRunError
 
     check_complete(config)
     folder = Path(HydraConfig.get().runtime.output_dir if sweep else config.run_folder)
@@ -93,6 +94,8 @@ def _run_or_say_how_to_go_on(config: DictConfig, sweep: bool) -> float | None:
         from teacher_student.pipeline import run as run_pipeline
 
         result = run_pipeline(settings, folder, display)
+    except StoppedRunError as stopped:
+        raise ArgumentError(f"{stopped}: {_command(folder.parent if sweep else folder)}") from stopped
     except (KeyboardInterrupt, SystemExit) as stop:  # Lightning turns the first into the second
         if not isinstance(stop.__context__ if isinstance(stop, SystemExit) else stop, KeyboardInterrupt):
             raise
@@ -102,9 +105,13 @@ def _run_or_say_how_to_go_on(config: DictConfig, sweep: bool) -> float | None:
 
 
 def _interrupted(folder: Path, again: Path) -> str:
-    """Say in one line how to go on; the same command makes another folder unless it is told this one."""
+    """Say in one line how to continue."""
     if not folder.exists():
         return "interrupted before anything was written or spent"
+    return f"interrupted; nothing is lost and nothing is asked twice: to go on, run {_command(again)}"
+
+
+def _command(again: Path) -> str:
+    """Return what continues a run; the same command makes another folder unless it is told this one."""
     words = [word for word in sys.argv[1:] if not word.startswith("run_folder=")]
-    command = shlex.join(["teacher-student", "run", *words, f"run_folder={again}"])
-    return f"interrupted; nothing is lost and nothing is asked twice: to go on, run {command}"
+    return shlex.join(["teacher-student", "run", *words, f"run_folder={again}"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from rich.console import Console
 from rich.progress import (
@@ -82,14 +82,13 @@ class Display:
             console=self.console,
         )
 
-    def table(self, title: str, rows: Mapping[str, object], *, private: Sequence[str] = ()) -> None:
-        """Print named values; names in `private` are marked so that nobody copies them into a paper by mistake."""
+    def table(self, title: str, rows: Mapping[str, object]) -> None:
+        """Print named values. None of them may be private: what is, belongs into a file under `private/`."""
         table = Table(title=title, title_justify="left", show_header=False)
         table.add_column(style="bold")
         table.add_column()
         for name, value in rows.items():
-            mark = "  (private: do not publish)" if name in private else ""
-            table.add_row(name, f"{value}{mark}")
+            table.add_row(name, str(value))
         self.console.print(table)
 
     def say(self, text: str) -> None:

@@ -121,8 +121,9 @@ class PrivateFacts:
         gaps: (num_queries,) top minus second.
         winners_share: (num_queries,) share of the teachers' votes that the winner has.
         shard_sizes: (num_teachers,).
-        teacher_accuracy: (num_teachers,) on public evaluation data, or None.
-        abstaining: number of teachers that abstain on every query.
+        teacher_accuracy: of each teacher that has records, on evaluation data, or None.
+        empty: number of shards without records.
+        abstaining: number of teachers that abstain on every point, those without records among them; None where that failed.
     """
 
     name: str
@@ -131,7 +132,8 @@ class PrivateFacts:
     winners_share: npt.NDArray[np.float64]
     shard_sizes: npt.NDArray[np.int64]
     teacher_accuracy: npt.NDArray[np.float64] | None
-    abstaining: int
+    empty: int
+    abstaining: int | None
 
     @functools.cached_property
     def figures(self) -> dict[str, Figure]:

@@ -73,9 +73,9 @@ class BudgetSettings:
 
 
 def recognise(account: Account, dataset: PrivateDataset) -> str:
-    """Return a line for the keeper where the same records were charged under another name, else nothing.
+    """Return a line where the same records were charged under another name, else nothing.
 
-    Private: it compares records. Nothing else may depend on it, least of all whether the run goes on.
+    Private: it compares records. It goes into the run's private notes, and nothing else may depend on it.
     """
     others = account.recognise(fingerprint_records(dataset, account.ledger.fingerprint_key()))
     if not others:

@@ -34,34 +34,24 @@ class Way(Protocol):
         """Return the student that round `number` of a release makes of `before`: a function of public things alone."""
 
 
-class Students:
-    """The students after each round, each made when first wanted: functions of the answers, which stay what they were.
+def student_after(run: Run, way: Way, number: int, release: Any, advance: Advance) -> Student:
+    """Return the student that rounds 0 to `number` of the release make. Each round is fitted once and kept in the run.
 
-    Args:
-        run: whose answers they are.
-        way: how one follows another.
+    Answers stay what they were, so that a student of fewer rounds is a function of any later release, too.
     """
-
-    def __init__(self, run: Run, way: Way) -> None:
-        self._run, self._way = run, way
-        self._made: list[Student] = []
-
-    def after(self, number: int, release: Any, advance: Advance) -> Student:
-        """Return the student that rounds 0 to `number` of the release make."""
-        for following in range(len(self._made), number + 1):
-            before = self._made[-1].publishable if self._made else None
-            self._made.append(self._way.follow(self._run, before, release, following, advance))
-        return self._made[number]
+    for following in range(len(run.students), number + 1):
+        before = run.students[-1].publishable if run.students else None
+        run.students.append(way.follow(run, before, release, following, advance))
+    return run.students[number]
 
 
 def release_rounds(run: Run, way: Way, session: Any, votes: Table, advance: Advance) -> Any:
     """Return the release of all rounds: the first of votes that are there, the others of teachers that correct the student."""
-    students = Students(run, way)
     way.ask(run, session, votes, 0, advance)
     for number in range(1, run.settings.correction.rounds + 1):
 
         def before(last: int = number - 1) -> nn.Module:
-            return students.after(last, session.release(), silent).publishable
+            return student_after(run, way, last, session.release(), silent).publishable
 
         way.ask(run, session, way.vote(run, correcting_teachers(run, before, number), number), number, advance)
     release = session.release()

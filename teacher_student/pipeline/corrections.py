@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from teacher_student.data import PrivateDataset, Shards
-from teacher_student.pipeline.folder import write_array
+from teacher_student.pipeline.folder import read_array, write_array
 from teacher_student.pipeline.stages import Run, Teachers, make_shards, train
 from teacher_student.student import Standardized, predict_probabilities
 from teacher_student.teachers import MLP, LogisticRegression
@@ -44,7 +44,7 @@ def correcting_teachers(run: Run, student: Callable[[], nn.Module], number: int)
     shards, path = make_shards(run), run.folder.votes / f"weights_{number}.npy"
     if not path.exists():
         write_array(path, disbelief(student(), run.dataset, shards))
-    weights = np.load(path, allow_pickle=False)
+    weights = read_array(path)
     return train(run, shards, silent, weights=weights, name=f"teachers_{number}")
 
 

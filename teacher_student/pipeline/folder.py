@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
+import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError
 
 from teacher_student.arguments import ArgumentError
 
@@ -62,10 +65,17 @@ class RunFolder:
         """Whether the run came to its end."""
         return (self.private / FINISHED).exists()
 
+    @contextlib.contextmanager
+    def releasing(self) -> Iterator[None]:
+        """Take the times from everything in `release/` at the end of the block, also where the block fails."""
+        try:
+            yield
+        finally:
+            for path in (*self.release.rglob("*"), self.release):
+                os.utime(path, (PUBLISHED, PUBLISHED))
+
     def finish(self, facts: Mapping[str, Any]) -> None:
-        """Mark the run as complete; `facts` may be private. What is released loses its times first."""
-        for path in (*self.release.rglob("*"), self.release):
-            os.utime(path, (PUBLISHED, PUBLISHED))
+        """Mark the run as complete; `facts` may be private."""
         write_atomically(self.private / FINISHED, json.dumps(facts, indent=2))
 
 
@@ -125,32 +135,94 @@ def shared_run(path: Path) -> RunFolder:
     return RunFolder(path)
 
 
+class StoppedRunError(ArgumentError):
+    """A run that stops at a full disk or a damaged file. What it has paid for is kept, and started again it continues."""
+
+
+@contextlib.contextmanager
+def resumable(path: Path) -> Iterator[None]:
+    """Say in one line what stopped the run in folder `path`: a file that could not be written or read.
+
+    Raises:
+        StoppedRunError: instead of any error of a file, of a database or of the system.
+    """
+    try:
+        yield
+    except StoppedRunError as error:
+        raise StoppedRunError(f"{error}; {_RESUME}") from error
+    except ArgumentError as error:
+        if not isinstance(error.__cause__, (OSError, sqlite3.Error)) or not path.exists():
+            raise
+        raise StoppedRunError(f"{error}; {_RESUME}") from error
+    except (OSError, sqlite3.Error, SafetensorError) as error:
+        place = getattr(error, "filename", None) or path
+        raise StoppedRunError(f"{place} must be a file that can be written and read, but: {_reason(error)}; {_RESUME}") from error
+
+
+_RESUME = "nothing is lost and nothing is asked twice where the same run is started again in the same folder"
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Yield a draft to write; at the end it takes the name `path`, so that a reader sees all of the file or nothing.
+
+    Raises:
+        OSError: with the file's name, where it cannot be written.
+    """
+    draft = path.with_name(path.name + ".partial")
+    try:
+        yield draft
+        draft.replace(path)
+    except (OSError, SafetensorError) as error:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise OSError(getattr(error, "errno", None) or errno.EIO, _reason(error), str(path)) from error
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write a text file so that a reader sees all of it or nothing."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as stream:
+    with whole(path) as draft, draft.open("w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
-    partial.replace(path)
 
 
 def write_array(path: Path, array: npt.NDArray[np.generic]) -> None:
     """Write an array so that a reader sees all of it or nothing."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as stream:
+    with whole(path) as draft, draft.open("wb") as stream:
         np.save(stream, array, allow_pickle=False)
         stream.flush()
         os.fsync(stream.fileno())
-    partial.replace(path)
+
+
+def read_array(path: Path, *, mapped: bool = False) -> npt.NDArray[Any]:
+    """Read an array that the run has kept; `mapped` leaves it on disk. It is never unpickled.
+
+    Raises:
+        StoppedRunError: it is damaged. Made again it is the same: a function of records, shards and the answers so far.
+    """
+    try:
+        array: npt.NDArray[Any] = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise StoppedRunError(f"{path} is damaged; delete this file, and it is made again") from error
+    return array
 
 
 @contextlib.contextmanager
 def growing_array(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Iterator[npt.NDArray[Any]]:
-    """Yield an array on disk to be filled; it takes its name once it is filled, so that a reader sees all of it or nothing."""
-    partial = path.with_name(path.name + ".partial")
-    array = np.lib.format.open_memmap(partial, mode="w+", dtype=np.dtype(dtype), shape=shape)
-    yield array
-    array.flush()
-    del array
-    partial.replace(path)
+    """Yield an array on disk to be filled; it takes its name once it is filled, so that a reader sees all of it or nothing.
+
+    Its space is taken beforehand: a disk that is full when a page of a sparse file is written kills the process.
+    """
+    with whole(path) as draft:
+        array = np.lib.format.open_memmap(draft, mode="w+", dtype=np.dtype(dtype), shape=shape)
+        if hasattr(os, "posix_fallocate"):
+            with draft.open("r+b") as stream:
+                os.posix_fallocate(stream.fileno(), 0, draft.stat().st_size)
+        yield array
+        array.flush()
+        del array

@@ -8,7 +8,6 @@ points are asked again, in the same session, of teachers that correct the studen
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from teacher_student.arguments import positive_integer
 from teacher_student.data import PublicSizes
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import hard_labels, stages
-from teacher_student.pipeline.correction_rounds import Students, check_rounds, corrected, release_rounds, targets_of_round
+from teacher_student.pipeline.correction_rounds import check_rounds, corrected, release_rounds, student_after, targets_of_round
 from teacher_student.pipeline.corrections import silent
 from teacher_student.pipeline.folder import SESSION
 from teacher_student.pipeline.hard_labels import count_votes
@@ -91,18 +90,11 @@ def release_labels(run: Run, votes: Table, advance: Advance, account: Account | 
 
 def teach(run: Run, release: FractionRelease, advance: Advance) -> Student:
     """Train the student on the shares of the first round and correct it by those of the others."""
-    return Students(run, Rounds(curves=True)).after(run.settings.correction.rounds, release, advance)
+    return student_after(run, Rounds(), run.settings.correction.rounds, release, advance)
 
 
-@dataclasses.dataclass(frozen=True)
 class Rounds:
-    """Rounds of votes. See `correction_rounds.Way`.
-
-    Attributes:
-        curves: whether the first student's are drawn.
-    """
-
-    curves: bool = False
+    """Rounds of votes. See `correction_rounds.Way`."""
 
     def ask(self, run: Run, session: FractionSession, votes: Table, number: int, advance: Advance) -> None:
         wanted, rounds = run.settings.queries.asked(len(votes)), run.settings.correction.rounds
@@ -118,7 +110,7 @@ class Rounds:
     def follow(self, run: Run, before: nn.Module | None, release: FractionRelease, number: int, advance: Advance) -> Student:
         shares = targets_of_round(release.fractions, run, number, unasked=1 / run.dataset.num_classes)
         if before is None:
-            return stages.teach_student(run, shares, advance, curves=self.curves)
+            return stages.teach_student(run, shares, advance)
         return corrected(run, before, shares, ByVotes(run.settings.correction.step), number, advance)
 
 

@@ -6,8 +6,6 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from teacher_student.aggregation.label_session import LabelSession
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
@@ -17,7 +15,7 @@ from teacher_student.data import PrivateDataset, PublicSizes
 from teacher_student.mechanisms import distance_to_instability
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import stages
-from teacher_student.pipeline.folder import SESSION, write_array
+from teacher_student.pipeline.folder import SESSION, read_array, write_array
 from teacher_student.pipeline.query_rounds import ask_in_rounds, spread
 from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
@@ -88,10 +86,10 @@ def collect_votes(
     Every rank counts its own teachers' votes; the first one gets the sum, and it alone writes it. Where `allowed` names points
     for each teacher (num_teachers, votes_per_teacher), it abstains on all others.
     """
-    settings, dataset, folder = run
+    settings, dataset, folder = run.settings, run.dataset, run.folder
     path = folder.votes / name
     if ranks.from_first(path.exists()):
-        return np.load(path, allow_pickle=False)
+        return read_array(path)
     num_queries = len(dataset.public_features)
     counts = empty_counts(num_queries, dataset.num_classes, num_teachers=settings.num_teachers)
     done = 0
@@ -108,7 +106,7 @@ def collect_votes(
 
 def release_labels(run: Run, votes: Table, advance: Advance, account: Account | None = None) -> Release:
     """Ask the session for the labels of the public points that are wanted. Asking again gives the recorded answer."""
-    settings, dataset, folder = run
+    settings, dataset, folder = run.settings, run.dataset, run.folder
     with open_session(settings, run.sizes, folder.private / SESSION, account) as session:
         known = with_known_noise(settings, session.mechanism.parameters)
         release = ask_in_rounds(session, dataset, votes, known, advance)
@@ -119,7 +117,7 @@ def release_labels(run: Run, votes: Table, advance: Advance, account: Account | 
 def teach(run: Run, release: Release, advance: Advance) -> Student:
     """Train the student on the targets of the release."""
     known = with_known_noise(run.settings, release.certificate.parameters)
-    return stages.teach_student(run._replace(settings=known), targets(release, known, run.dataset), advance)
+    return stages.teach_student(dataclasses.replace(run, settings=known), targets(release, known, run.dataset), advance)
 
 
 def with_known_noise(settings: RunSettings, parameters: Parameters) -> RunSettings:

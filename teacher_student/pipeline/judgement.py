@@ -35,7 +35,7 @@ class Judgement:
 
 
 UNJUDGED = Judgement({}, None, None, public=True)
-"""Nothing to say, to anybody."""
+"""Of a student that was not evaluated."""
 
 
 def judge(network: nn.Module, dataset: PrivateDataset) -> Judgement:

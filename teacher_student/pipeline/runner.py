@@ -9,27 +9,25 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
 from teacher_student.aggregation.folder import bind_files
 from teacher_student.aggregation.ledger import Account
 from teacher_student.arguments import ArgumentError
-from teacher_student.data import PrivateDataset, PublicSizes, Shards
-from teacher_student.data.fingerprints import private_remarks
+from teacher_student.data import PublicSizes, Shards
 from teacher_student.data.public_sizes import check_neighbours
 from teacher_student.monitoring.console import Display
-from teacher_student.monitoring.report import PrivateFacts, ReleasedFacts, write_private_report, write_report
-from teacher_student.monitoring.tensorboard import write_private_events, write_released_events
-from teacher_student.pipeline import budget, fractions, hard_labels, scores, stages
+from teacher_student.monitoring.report import ReleasedFacts, write_report
+from teacher_student.monitoring.tensorboard import write_released_events
+from teacher_student.pipeline import fractions, hard_labels, scores, stages
 from teacher_student.pipeline.answers import AnyRelease, answers_of
-from teacher_student.pipeline.baselines import baselines
-from teacher_student.pipeline.folder import SESSION, RunFolder, open_run, shared_run, write_atomically
+from teacher_student.pipeline.diagnostics import NOTES, diagnose, write_notes
+from teacher_student.pipeline.folder import SESSION, RunFolder, open_run, resumable, shared_run, whole
 from teacher_student.pipeline.judgement import UNJUDGED, Judgement, judge
 from teacher_student.pipeline.launch import together
 from teacher_student.pipeline.ranks import Ranks, digest
 from teacher_student.pipeline.settings import Estimator, RunSettings
-from teacher_student.pipeline.stages import Run
+from teacher_student.pipeline.stages import Run, Teachers
 from teacher_student.pipeline.student_files import save_student
 from teacher_student.planning.preflight import few_answers, mostly_noise, remedy, weak_promise
 from teacher_student.privacy import Certificate, Parameters
@@ -46,7 +44,7 @@ class RunResult:
         folder: of the run.
         release: labels or scores, and certificate.
         student: in evaluation mode.
-        judgement: the student's figures on the evaluation set.
+        judgement: the student's figures on the evaluation set; not to be published unless `judgement.public`.
         private_figures: for each model that saw private records without noise, its figures. Not to be published.
     """
 
@@ -74,7 +72,7 @@ class Asked(NamedTuple):
     account: Account | None
     shards: Shards
     votes: npt.NDArray[Any]
-    teacher_accuracy: npt.NDArray[np.float64] | None
+    teachers: Teachers
 
 
 def run(settings: RunSettings, path: Path, display: Display | None = None) -> RunResult | None:
@@ -84,10 +82,11 @@ def run(settings: RunSettings, path: Path, display: Display | None = None) -> Ru
         What the run made; None in every process but the first, where torchrun or Slurm has started several.
 
     Raises:
-        ArgumentError: bad settings or data, before anything is written or drawn.
+        ArgumentError: bad settings or data, before anything is written or drawn; or nothing was answered, after the release.
+        StoppedRunError: a full disk or a damaged file; started again in the same folder, the run continues.
     """
     display = display or Display("quiet")
-    with quiet():
+    with quiet(), resumable(path):
         with together(settings.trainer, functools.partial(_help, settings, path)) as ranks:
             asked = ask_teachers(settings, path, display if ranks.first else Display("quiet"), ranks)
         return None if asked is None else _teach(asked, display)
@@ -129,37 +128,48 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
     with display.stage("shards") as advance:
         with ranks.in_turn():
             folder = open_run(path, settings.config) if ranks.first else shared_run(path)
-            account = _open_account(settings, dataset, folder, display) if ranks.first else None
+            account = _open_account(settings, sizes, display) if ranks.first else None
             this = Run(settings, dataset, folder)
             shards = stages.make_shards(this)
+            if ranks.first:
+                write_notes(this, account)
         advance(1, f"{settings.num_teachers:,} shards, every record in exactly one")
+    display.say(f"Private notes on the data: {folder.private / NOTES}")
     with display.stage("teachers", settings.num_teachers) as advance:
         teachers = stages.train(this, shards, advance, ranks)
     with display.stage("votes", sizes.num_points) as advance:
         votes = answers_of(settings).collect_votes(this, teachers, advance, ranks)
-        alone = settings.baselines and not ranks.several
-        accuracy = stages.teacher_accuracy(dataset, teachers, settings) if alone else None
         advance(sizes.num_points, f"on {sizes.num_points:,} public points")
-    return Asked(this, account, shards, votes, accuracy) if ranks.first else None
+    return Asked(this, account, shards, votes, teachers) if ranks.first else None
 
 
 def _teach(asked: Asked, display: Display) -> RunResult:
-    """From the votes to the student: all that one process does once."""
-    this, account, shards, votes, accuracy = asked
-    settings = this.settings
-    answers = answers_of(settings)
-    with display.stage("labels", settings.queries.asked(len(votes))) as advance:
-        release = answers.release_labels(this, votes, advance, account)
-        advance(len(release.answered), _count(release, settings))
-    counts = answers.count_votes(votes, settings)
-    if not release.answered.any():
-        _write_reports(this, release, None, _private_facts(settings.name, counts, shards, {}, accuracy))
+    """From the votes to the student: all that one process does once. The release is complete before the diagnostics begin."""
+    this, account, shards, votes, teachers = asked
+    settings, folder, answers = this.settings, this.folder, answers_of(this.settings)
+    student, judgement = None, UNJUDGED
+    with folder.releasing():
+        with display.stage("labels", settings.queries.asked(len(votes))) as advance:
+            release = answers.release_labels(this, votes, advance, account)
+            advance(len(release.answered), _count(release, settings))
+        if release.answered.any():
+            with display.stage("student", settings.student.epochs) as advance:
+                student = answers.teach(this, release, advance)
+        with display.stage("report") as advance:
+            if student is not None:
+                _save_student(this, student)
+                judgement = judge(student.publishable, this.dataset) if this.dataset.evaluation_public else UNJUDGED
+            _write_report(this, release, student, judgement)
+            advance(1, str(folder.release / "report.html"))
+    with display.stage("diagnostics") as advance:
+        network = None if student is None else student.publishable
+        found = diagnose(this, shards, votes, teachers, network, judgement)
+        advance(1, f"private: {folder.private / 'report.html'}")
+    if student is None:
         raise ArgumentError(_no_answer(this, release))
-    with display.stage("student", settings.student.epochs) as advance:
-        student = answers.teach(this, release, advance)
-    result = _report(asked, counts, release, student, display)
-    _tell(result, settings, display)
-    return result
+    folder.finish({"metrics": found.judgement.metrics, "private_figures": found.figures, "seconds": display.seconds})
+    _tell(this, release, judgement, display)
+    return RunResult(folder, release, student, found.judgement, found.figures)
 
 
 def check(settings: RunSettings, sizes: PublicSizes) -> Parameters:
@@ -208,14 +218,10 @@ def _warn(settings: RunSettings, sizes: PublicSizes, parameters: Parameters, dis
         display.say(f"Warning: {text} To stop here (Ctrl-C) spends nothing.")
 
 
-def _open_account(settings: RunSettings, dataset: PrivateDataset, folder: RunFolder, display: Display) -> Account | None:
-    """Return the account; what private records say of themselves goes into `private/notes.txt`, and nowhere else."""
+def _open_account(settings: RunSettings, sizes: PublicSizes, display: Display) -> Account | None:
     if note := settings.budget.news():
         display.say(note)
-    account = settings.budget.open(settings.budget.dataset or dataset.name)
-    notes = [*private_remarks(dataset), "" if account is None else budget.recognise(account, dataset)]
-    write_atomically(folder.private / "notes.txt", "".join(f"{note}\n" for note in notes if note))
-    return account
+    return settings.budget.open(settings.budget.dataset or sizes.name)
 
 
 def _check_relation(neighbours: str, sizes: PublicSizes) -> None:
@@ -242,38 +248,22 @@ def _no_answer(this: Run, release: AnyRelease) -> str:
     )
 
 
-def _report(asked: Asked, counts: npt.NDArray[np.integer], release: AnyRelease, student: Student, display: Display) -> RunResult:
-    settings, dataset, folder = asked.run
-    judgement = judge(student.publishable, dataset)
-    figures = {}
-    if settings.baselines and dataset.evaluation_labels is not None:
-        with display.stage("comparison") as advance:
-            noiseless = answers_of(settings).noiseless_targets(counts, settings)
-            figures = baselines(dataset, noiseless, asked.teacher_accuracy, settings)
-            advance(1, "models without privacy")
-    with display.stage("reports") as advance:
-        save_student(
-            folder.release,
-            student.publishable,
-            settings.student_network,
-            shape=dataset.student_points.shape[1:],
-            class_names=dataset.class_names,
-            feature_names=dataset.student_feature_names,
-            encoding=dataset.student_encoding,
-        )
-        models = {"student": judgement.metrics, **figures} if judgement.metrics else {}
-        private = _private_facts(settings.name, counts, asked.shards, models, asked.teacher_accuracy)
-        _write_reports(asked.run, release, student, private, judgement.published())
-        folder.finish({"metrics": judgement.metrics, "private_figures": figures, "seconds": display.seconds})
-        advance(1, str(folder.release / "report.html"))
-    return RunResult(folder, release, student, judgement, figures)
+def _save_student(this: Run, student: Student) -> None:
+    dataset = this.dataset
+    save_student(
+        this.folder.release,
+        student.publishable,
+        this.settings.student_network,
+        shape=dataset.student_points.shape[1:],
+        class_names=dataset.class_names,
+        feature_names=dataset.student_feature_names,
+        encoding=dataset.student_encoding,
+    )
 
 
-def _write_reports(
-    this: Run, release: AnyRelease, student: Student | None, private: PrivateFacts, judgement: Judgement = UNJUDGED
-) -> None:
-    """Write the publishable and the private report, for people and for TensorBoard; without a student if there is none."""
-    settings, dataset, folder = this
+def _write_report(this: Run, release: AnyRelease, student: Student | None, judgement: Judgement) -> None:
+    """Write the publishable report, for people and for TensorBoard; without a student if there is none."""
+    settings, folder = this.settings, this.folder
     facts = ReleasedFacts(
         name=settings.name,
         settings=_public_settings(settings, release),
@@ -282,18 +272,17 @@ def _write_reports(
         answers=answers_of(settings).ANSWERS,
         file=release.FILE,
         cutoff=_cutoff(release),
-        class_names=dataset.class_names,
+        class_names=this.dataset.class_names,
         curve=student.losses if student else (),
         metrics=judgement.metrics,
         majority=judgement.majority,
         confusion=judgement.confusion,
-        **answers_of(settings).facts(release, settings, dataset.num_classes),
+        **answers_of(settings).facts(release, settings, this.sizes.num_classes),
     )
-    write_report(folder.release / "report.html", facts)
-    write_private_report(folder.private / "report.html", private)
+    with whole(folder.release / "report.html") as draft:
+        write_report(draft, facts)
     if settings.tensorboard:
         write_released_events(folder.release / "tensorboard", facts)
-        write_private_events(folder.private / "tensorboard", private)
     bind_files(folder.release)  # nothing in release/ is written after this
 
 
@@ -328,47 +317,25 @@ def _together(certificate: Certificate) -> str:
     return f"epsilon {certificate.total(delta):.4g}, delta {delta:.3g}, with {earlier} earlier release{'s' * (earlier > 1)}"
 
 
-def _private_facts(
-    name: str,
-    counts: npt.NDArray[np.integer],
-    shards: Shards,
-    models: dict[str, dict[str, float]],
-    teacher_accuracy: npt.NDArray[np.float64] | None,
-) -> PrivateFacts:
-    ordered = np.sort(counts, axis=1).astype(np.int64)
-    total = np.maximum(ordered.sum(1), 1)
-    return PrivateFacts(
-        name=name,
-        models=models,
-        gaps=ordered[:, -1] - ordered[:, -2],
-        winners_share=ordered[:, -1] / total,
-        shard_sizes=np.diff(shards.offsets),
-        teacher_accuracy=teacher_accuracy,
-        abstaining=int(shards.num_shards - total.max()),
-    )
-
-
 def _count(release: AnyRelease, settings: RunSettings) -> str:
     """How many queries were answered, in words; a query counts in each round that asks it."""
     rounds = f" in {1 + settings.correction.rounds} rounds" if settings.correction.rounds else ""
     return f"{int(release.answered.sum()):,} of {len(release.answered):,} asked{rounds}"
 
 
-def _tell(result: RunResult, settings: RunSettings, display: Display) -> None:
-    certificate = result.release.certificate
+def _tell(this: Run, release: AnyRelease, judgement: Judgement, display: Display) -> None:
+    """Print what was released and the student's figures on public data. Private figures are in files under `private/` alone."""
+    settings, folder, certificate = this.settings, this.folder, release.certificate
     rows: dict[str, object] = {
-        f"{answers_of(settings).ANSWERS} released": _count(result.release, settings),
+        f"{answers_of(settings).ANSWERS} released": _count(release, settings),
         "epsilon, delta": f"{certificate.epsilon:.4g}, {certificate.delta:.3g} ({certificate.neighbours})",
     }
     if certificate.composition:
         rows["on this data in all"] = _together(certificate)
-    rows |= {f"student {name}": f"{value:.4f}" for name, value in result.metrics.items()}
-    rows |= {
-        name: ", ".join(f"{figure} {value:.4f}" for figure, value in figures.items())
-        for name, figures in result.private_figures.items()
-    }
-    rows["time"] = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in display.seconds.items() if seconds >= 0.05)
-    hidden = [] if result.judgement.public else [f"student {name}" for name in result.metrics]
-    private = [name for name in result.private_figures if name != "majority class" or not result.judgement.public]
-    display.table(settings.name, rows, private=[*hidden, *private])
-    display.say(f"Publish as it is:  {result.folder.release}\nKeep private:      {result.folder.private}")
+    rows |= {f"student {name}": f"{value:.4f}" for name, value in judgement.metrics.items()}
+    if judgement.majority is not None:
+        rows["majority class"] = f"accuracy {judgement.majority:.4f}"
+    rows["time"] = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in display.seconds.items())
+    display.table(settings.name, rows)
+    private = f"{folder.private}  (report.html compares with models without privacy)"
+    display.say(f"Publish as it is:  {folder.release}\nKeep private:      {private}")

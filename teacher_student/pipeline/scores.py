@@ -24,9 +24,9 @@ from teacher_student.arguments import positive_number
 from teacher_student.data import PublicSizes
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import stages
-from teacher_student.pipeline.correction_rounds import Students, check_rounds, corrected, release_rounds, targets_of_round
+from teacher_student.pipeline.correction_rounds import check_rounds, corrected, release_rounds, student_after, targets_of_round
 from teacher_student.pipeline.corrections import silent
-from teacher_student.pipeline.folder import SESSION, write_array
+from teacher_student.pipeline.folder import SESSION, read_array, write_array
 from teacher_student.pipeline.ranks import ALONE, Ranks
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Run, Teachers
@@ -77,10 +77,10 @@ def collect_votes(run: Run, teachers: Teachers, advance: Advance, ranks: Ranks, 
     The first round's teachers learn from unweighted records: an untrained student believes every label by 1 / num_classes.
     """
     del ranks  # a run of several processes was refused
-    settings, dataset, folder = run
+    settings, dataset, folder = run.settings, run.dataset, run.folder
     path, classes = folder.votes / f"sums_{number}.npy", dataset.num_classes
     if path.exists():
-        return np.load(path, allow_pickle=False)
+        return read_array(path)
     points = dataset.public_features[: settings.queries.asked(len(dataset.public_features))]
     sums, votes, done = empty_sums(len(points), classes), empty_sums(len(points), classes), 0
     weight = 1.0 if number else 1 - 1 / classes
@@ -116,7 +116,7 @@ def release_labels(run: Run, votes: Table, advance: Advance, account: Account | 
 
 def teach(run: Run, release: ScoreRelease, advance: Advance) -> Student:
     """Move the untrained student by the mean scores of every round."""
-    return Students(run, Rounds()).after(run.settings.correction.rounds, release, advance)
+    return student_after(run, Rounds(), run.settings.correction.rounds, release, advance)
 
 
 class Rounds:

@@ -18,7 +18,7 @@ from teacher_student.mechanisms import distance_to_instability
 from teacher_student.mechanisms.soft_histogram import check_bins, histograms, split
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import stages
-from teacher_student.pipeline.folder import SESSION, growing_array
+from teacher_student.pipeline.folder import SESSION, growing_array, read_array
 from teacher_student.pipeline.promises import PrivacySettings
 from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
@@ -64,10 +64,10 @@ def collect_votes(run: Run, ensemble: TeacherEnsemble, advance: Advance, ranks: 
 
     Ranks put their teachers' scores side by side; the first one alone writes them.
     """
-    settings, dataset, folder = run
+    settings, dataset, folder = run.settings, run.dataset, run.folder
     path = folder.votes / "scores.npy"
     if ranks.from_first(path.exists()):
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return read_array(path, mapped=True)
     blocks = predict_scores(ensemble, dataset.public_features, trainer_options=ranks.trainer_options(settings.trainer))
     if not ranks.first:
         collections.deque(blocks, maxlen=0)  # this rank's teachers take part, the first rank keeps the scores
@@ -78,12 +78,12 @@ def collect_votes(run: Run, ensemble: TeacherEnsemble, advance: Advance, ranks: 
             table[done : done + len(block)] = block
             done += len(block)
             advance(done, "")
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+    return read_array(path, mapped=True)
 
 
 def release_labels(run: Run, votes: Scores, advance: Advance, account: Account | None = None) -> SoftRelease:
     """Ask the session for the score of every public point, in their order. Asking again gives the recorded answer."""
-    settings, dataset, folder = run
+    settings, dataset, folder = run.settings, run.dataset, run.folder
     privacy = settings.privacy
     with SoftLabelSession(
         _bins(settings),

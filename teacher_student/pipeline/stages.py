@@ -6,11 +6,13 @@ student sees the release. How teachers are asked, and what is released, is in `h
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +21,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from torch import nn
 
 from teacher_student.aggregation.saved_release import SavedRelease
+from teacher_student.arguments import ArgumentError
 from teacher_student.data import PrivateDataset, PublicSizes, ShardManifest, Shards, shard_dataset
 from teacher_student.monitoring.console import Advance
 from teacher_student.monitoring.curves import TimelessCurves
@@ -39,12 +42,21 @@ from teacher_student.teachers import (
 Teachers = TeacherEnsemble | LearnerEnsemble
 
 
-class Run(NamedTuple):
-    """One run: what is wanted, of which data, and where it is kept."""
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One run: what is wanted, of which data, and where it is kept.
+
+    Attributes:
+        settings: public.
+        dataset: private records and public points.
+        folder: where the run keeps what it makes.
+        students: after each correcting round, as far as they were made: each is fitted once (`correction_rounds`).
+    """
 
     settings: RunSettings
     dataset: PrivateDataset
     folder: RunFolder
+    students: list[Student] = dataclasses.field(default_factory=list, compare=False)
 
     @property
     def sizes(self) -> PublicSizes:
@@ -52,21 +64,24 @@ class Run(NamedTuple):
         return self.dataset.public_sizes
 
 
-JUDGED = 500
-"""Evaluation points on which single teachers are measured, for the private report."""
-
-
 def make_shards(run: Run) -> Shards:
     """Assign every record to its shard by a keyed hash, or make a killed run's shards again; verified either way."""
     path = run.folder.private / "shards.json"
     if path.exists():
-        return ShardManifest.load(path).remake(run.dataset)
+        return _kept_manifest(path).remake(run.dataset)
     shards, manifest = shard_dataset(run.dataset, run.settings.num_teachers)
     try:
         manifest.save(path)
     except FileExistsError:  # another process was first, and its key counts
-        return ShardManifest.load(path).remake(run.dataset)
+        return _kept_manifest(path).remake(run.dataset)
     return shards
+
+
+def _kept_manifest(path: Path) -> ShardManifest:
+    try:
+        return ShardManifest.load(path)
+    except ArgumentError as error:
+        raise ArgumentError(f"{path} is damaged, and its key cannot be made again; start a new run in another folder") from error
 
 
 def check_teachers(sizes: PublicSizes, settings: RunSettings) -> None:
@@ -103,7 +118,7 @@ def train(
         weights: (n,) what each record counts, or None for 1 each.
         name: of the folder.
     """
-    settings, dataset, folder = run
+    settings, dataset, folder = run.settings, run.dataset, run.folder
 
     def report(done: int, _: int, left: float) -> None:
         ranks.check()
@@ -141,25 +156,16 @@ def votes_on(
     return predict_votes(teachers, points, trainer_options=ranks.trainer_options(settings.trainer), joined=False)
 
 
-def teacher_accuracy(dataset: PrivateDataset, teachers: Teachers, settings: RunSettings) -> npt.NDArray[np.float64] | None:
-    """Return (num_teachers,) the share of the first evaluation points that each gets right, or None without them. Private."""
-    if dataset.evaluation_features is None or dataset.evaluation_labels is None:
-        return None
-    points, labels = dataset.evaluation_features[:JUDGED], dataset.evaluation_labels[:JUDGED]
-    votes = np.concatenate(list(votes_on(points, teachers, settings)))
-    return np.asarray((votes == labels[:, None]).mean(axis=0))
-
-
 def keep(run: Run, release: SavedRelease) -> None:
     """Save a release once: asked again later, its certificate would list what the same data were used for since."""
     if not (run.folder.release / "certificate.json").exists():
         release.save(run.folder.release)
 
 
-def teach_student(run: Run, targets: Targets, advance: Advance, *, curves: bool = True) -> Student:
-    """Train the student on what was released alone; its curves, where they are wanted, may be published."""
-    settings, dataset, folder = run
-    logger = TimelessCurves(folder.release / "tensorboard") if curves and settings.tensorboard else False
+def teach_student(run: Run, targets: Targets, advance: Advance) -> Student:
+    """Train the student on what was released alone; its curves may be published."""
+    settings, dataset, folder = run.settings, run.dataset, run.folder
+    logger = TimelessCurves(folder.release / "tensorboard") if settings.tensorboard else False
     return fit_student(
         student_network(settings.student_network, dataset.student_points, dataset.num_classes),
         dataset.student_points,
@@ -173,7 +179,7 @@ def teach_student(run: Run, targets: Targets, advance: Advance, *, curves: bool 
 
 def untrained_student(run: Run) -> nn.Module:
     """Return the student's network before it has learned anything: a function of public points and the seed."""
-    settings, dataset, _ = run
+    settings, dataset = run.settings, run.dataset
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         return student_network(settings.student_network, dataset.student_points, dataset.num_classes)()

@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch import nn
 
 from teacher_student.arguments import ArgumentError, file_path
 from teacher_student.data.encodings import NumberColumns, RowEncoding, described_encoding, description_of
-from teacher_student.pipeline.folder import STUDENT_FILES, write_atomically
+from teacher_student.pipeline.folder import STUDENT_FILES, whole, write_atomically
 from teacher_student.pipeline.published_student import PublishedStudent
 from teacher_student.pipeline.settings import NetworkClass
 from teacher_student.pipeline.stages import build_network
@@ -57,17 +58,19 @@ def save_student(
         description["encoding"] = description_of(encoding)
         # safetensors writes an array's memory as it lies: a transposed one would come back as other numbers
         if arrays := {name: np.ascontiguousarray(array) for name, array in encoding.arrays().items()}:
-            _publish(release_folder / ARRAYS, lambda path: arrays_in_files.save_file(arrays, path))
+            with _published(release_folder / ARRAYS) as draft:
+                arrays_in_files.save_file(arrays, draft)
     state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
-    _publish(release_folder / WEIGHTS, lambda path: save_file(state, path))
+    with _published(release_folder / WEIGHTS) as draft:
+        save_file(state, draft)
     write_atomically(release_folder / DESCRIPTION, yaml.safe_dump(description, sort_keys=False, allow_unicode=True))
 
 
-def _publish(path: Path, save: Callable[[Path], None]) -> None:
-    partial = path.with_name(path.name + ".partial")
-    save(partial)
-    partial.chmod(0o644)  # to be published, unlike what safetensors makes
-    partial.replace(path)
+@contextlib.contextmanager
+def _published(path: Path) -> Iterator[Path]:
+    with whole(path) as draft:
+        yield draft
+        draft.chmod(0o644)  # to be published, unlike what safetensors makes
 
 
 def _plain(value: Any) -> Any:

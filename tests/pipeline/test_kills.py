@@ -192,7 +192,7 @@ def test_a_run_that_is_killed_once(server: Server, whole: Path, stage: str) -> N
     finish(server, folder, whole, [recorded(folder)])
 
 
-STAGES = ("data", "shards", "teachers", "votes", "labels", "student", "comparison", "reports")
+STAGES = ("data", "shards", "teachers", "votes", "labels", "student", "report", "diagnostics")
 
 
 @pytest.mark.slow
@@ -221,4 +221,4 @@ def test_runs_that_are_killed_in_every_stage_at_random(server: Server, whole: Pa
             break
     toll = ", ".join(f"{name} {server.kills[name]}" for name in STAGES)
     print(f"{server.kills.total()} kills of {number + 1} runs at random: {toll}; labels changed 0, inconsistent ends 0")
-    assert min(server.kills[name] for name in ("teachers", "votes", "labels", "student", "reports")) > 0
+    assert min(server.kills[name] for name in ("teachers", "votes", "labels", "student", "report")) > 0
