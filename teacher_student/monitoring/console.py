@@ -68,7 +68,7 @@ class Display:
             yield remember
         self.seconds[name] = time.perf_counter() - start
         if self.mode == "plain":
-            self.console.print(f"{name:<12} {self.seconds[name]:7.1f} s  {note}".rstrip())
+            self.console.print(f"{name:<12} {self.seconds[name]:7.1f} s  {note}".rstrip(), soft_wrap=True)
 
     def _bar(self, *, counted: bool) -> Progress:
         return Progress(
