@@ -86,7 +86,7 @@ def write_notes(run: Run, account: Account | None) -> None:
     notes = list(attempt("records", lambda: private_remarks(run.dataset)) or ())
     if account is not None:
         notes.append(attempt("ledger", lambda: recognise(account, run.dataset)) or "")
-    attempt.tell("".join(f"{note}\n" for note in notes if note) )
+    attempt.tell("".join(f"{note}\n" for note in notes if note))
 
 
 def diagnose(
