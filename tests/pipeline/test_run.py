@@ -76,6 +76,18 @@ def test_verify_recomputes_and_rejects_a_boast(finished, tmp_path):
         verify_folder(tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize("name", ["labels.csv", "student.safetensors", "student.yaml", "report.html"])
+def test_verify_notices_a_released_file_that_was_changed(finished, tmp_path, name):
+    """A certificate said nothing of the student beside it: anybody's could take its place."""
+    assert "unchanged: labels.csv, report.html, student.safetensors, student.yaml" in verify_folder(finished.folder.path)
+    changed = tmp_path / "release"
+    shutil.copytree(finished.folder.release, changed)
+    content = (changed / name).read_bytes()
+    (changed / name).write_bytes(content[:-2] + bytes([content[-2] ^ 1]) + content[-1:])
+    with pytest.raises(ArgumentError, match=name.replace(".", r"\.")):
+        verify_folder(changed)
+
+
 def test_published_student_is_the_trained_one(finished):
     dataset = settings().data()
     loaded = load_student(finished.folder.path)
