@@ -1,4 +1,4 @@
-"""The one interface under which every mechanism answers, and the way from parameters to the mechanism that they describe.
+"""The one interface under which every mechanism answers, and the way from a spec to the mechanism that it describes.
 
 A mechanism is a pure function of (counts, state, noise): all that it remembers is in a frozen `State`, which a session writes
 down before it hands an answer out. Its `parameters` own the cost (`teacher_student.privacy`), and the mechanism reads its
@@ -8,18 +8,15 @@ scales from the same object, so that sampler and cost cannot disagree.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, Protocol, Self, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy.typing as npt
 
 from teacher_student.arguments import ArgumentError, Integers, positive_integer
 from teacher_student.mechanisms.noise import Noise
-from teacher_student.privacy.noisy_fraction import NoisyFraction
-from teacher_student.privacy.noisy_max import NoisyMaxParameters
-from teacher_student.privacy.noisy_scores import NoisyScores
-from teacher_student.privacy.parameters import Parameters
-from teacher_student.privacy.threshold import ThresholdParameters
+from teacher_student.privacy.parameters import MechanismSpec
+from teacher_student.privacy.registry import Sampler, attach, sampler_of
 
 Counts = npt.NDArray[Any]
 """Votes per class of some queries, shape (num_queries, num_classes), of any integer type."""
@@ -68,7 +65,7 @@ class Mechanism(Protocol):
     """Answers queries, given as vote counts, one after the other."""
 
     @property
-    def parameters(self) -> Parameters:
+    def parameters(self) -> MechanismSpec:
         """The public numbers in use, which own the cost."""
 
     def start(self, noise: Noise) -> State:
@@ -90,23 +87,40 @@ class Mechanism(Protocol):
         """Whether the next query would be told `HALTED`."""
 
 
-def build_mechanism(parameters: Parameters) -> Mechanism:
-    """Return the mechanism that `parameters` describe: online release, noisy sums, or a noisy maximum.
+Drawn = TypeVar("Drawn", bound=Callable[..., Any])
+
+
+def samples(*kinds: type[MechanismSpec]) -> Callable[[Drawn], Drawn]:
+    """Attach a sampler to the specs whose answers it draws; a decorator.
+
+    It decorates a class, which is called with the spec and is a `Mechanism`; or, for mechanisms that pay for every answer, a
+    function of (counts, spec, noise) from votes (m, C) to a class or `ABSTAIN` for each row: caps are then kept by `NoisyMax`.
+    """
+
+    def decorate(sampler: Drawn) -> Drawn:
+        for kind in kinds:
+            attach(kind, sampler)
+        return sampler
+
+    return decorate
+
+
+def build_mechanism(parameters: MechanismSpec) -> Mechanism:
+    """Return the mechanism that `parameters` describe.
 
     >>> from teacher_student.privacy import calibrate
     >>> type(build_mechanism(calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=50))).__name__
     'OnlineRelease'
+
+    Raises:
+        ArgumentError: parameters without a sampler.
     """
-    if isinstance(parameters, ThresholdParameters):
-        from teacher_student.mechanisms.online_release import OnlineRelease
+    if not isinstance(parameters, MechanismSpec):
+        raise ArgumentError(f"parameters must be those of a mechanism that answers vote counts, got {parameters!r}")
+    sampler: Sampler = sampler_of(parameters)
+    if not isinstance(sampler, type):
+        from teacher_student.mechanisms.noisy_max import NoisyMax  # the box that keeps the caps; it imports this module
 
-        return OnlineRelease(parameters)
-    if isinstance(parameters, NoisyFraction | NoisyScores):
-        from teacher_student.mechanisms.noisy_sums import NoisySums
-
-        return NoisySums(parameters)
-    if isinstance(parameters, NoisyMaxParameters):
-        from teacher_student.mechanisms.noisy_max import NoisyMax
-
-        return NoisyMax(parameters)
-    raise ArgumentError(f"parameters must be those of a mechanism that answers vote counts, got {parameters!r}")
+        sampler = NoisyMax
+    mechanism: Mechanism = sampler(parameters)
+    return mechanism

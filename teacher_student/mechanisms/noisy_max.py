@@ -40,21 +40,24 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
-from teacher_student.arguments import ArgumentError, Integers, vote_counts
+from teacher_student.arguments import Integers, vote_counts
 from teacher_student.labels import ABSTAIN, HALTED
-from teacher_student.mechanisms.interface import Counts, State
+from teacher_student.mechanisms.interface import Counts, State, samples
 from teacher_student.mechanisms.noise import Noise, fold
 from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax, NoisyMaxParameters
+from teacher_student.privacy.registry import sampler_of
 
 _BLOCK = 1 << 18
 """Noisy counts drawn at a time."""
 
+_SPARE = 64
+"""Rows drawn at a time beyond twice the answers that are left: those after the last answer are drawn in vain."""
+
 
 @dataclasses.dataclass(frozen=True)
 class NoisyMax:
-    """Whichever noisy maximum `parameters` describe, asked until their caps are reached."""
+    """Whichever noisy maximum `parameters` describe, asked until their caps are reached; `samples` says how a class is drawn."""
 
     parameters: NoisyMaxParameters
 
@@ -82,20 +85,22 @@ class NoisyMax:
         labels = np.full(len(counts), HALTED, dtype=np.int64)
         size, start = max(1, _BLOCK // counts.shape[1]), 0
         while start < len(counts) and not self.halted(state):
-            block = counts[start : start + min(size, self.parameters.max_asked - state.asked)].astype(np.int64)
-            outcomes = self._answer_block(block, self.parameters.max_answers - state.answered, noise)
+            answers = self.parameters.max_answers - state.answered
+            rows = min(size, self.parameters.max_asked - state.asked, 2 * answers + _SPARE)
+            outcomes = self._answer_block(counts[start : start + rows].astype(np.int64), answers, noise)
             labels[start : start + len(outcomes)] = outcomes
             start, state = start + len(outcomes), _after(state, outcomes)
         return labels, state
 
     def _answer_block(self, counts: Integers, most_answers: int, noise: Noise) -> Integers:
         """Answer rows until `most_answers` are given; return the outcomes of the rows that were asked."""
-        clear = is_clear(counts, self.parameters, noise)  # line 1
-        last = np.flatnonzero(clear)[:most_answers]
-        asked = int(last[-1]) + 1 if len(last) == most_answers else len(counts)
-        outcomes = np.full(asked, ABSTAIN, dtype=np.int64)
-        outcomes[last] = choose(counts[last], self.parameters, noise)  # line 2
-        return outcomes
+        outcomes = self._draw(counts, noise)  # lines 1 and 2
+        answered = np.flatnonzero(outcomes >= 0)[:most_answers]  # what was drawn for later rows is dropped, never used
+        return outcomes[: int(answered[-1]) + 1] if len(answered) == most_answers else outcomes
+
+    def _draw(self, counts: Integers, noise: Noise) -> Integers:
+        drawn: Integers = sampler_of(self.parameters)(counts, self.parameters, noise)
+        return drawn
 
     def answer_literally(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
         """Do what `answer` does, one query after the other."""
@@ -104,31 +109,36 @@ class NoisyMax:
             if self.halted(state):
                 break
             row = counts[query : query + 1].astype(np.int64)
-            clear = bool(is_clear(row, self.parameters, noise)[0])  # line 1
-            labels[query] = choose(row, self.parameters, noise)[0] if clear else ABSTAIN  # line 2
+            labels[query] = self._draw(row, noise)[0]  # lines 1 and 2
             state = _after(state, labels[query : query + 1])
         return labels, state
 
 
-def is_clear(counts: Integers, parameters: NoisyMaxParameters, noise: Noise) -> npt.NDArray[np.bool_]:
-    """Return which rows may be answered: all, except that Confident-GNMax asks for a noisy threshold (sensitivity 1)."""
-    if not isinstance(parameters, ConfidentGNMax):
-        return np.ones(len(counts), dtype=np.bool_)
-    drawn = noise.discrete_gaussian(parameters.threshold_scale, len(counts))
-    return np.asarray(counts.max(axis=1) + drawn >= parameters.threshold)
+@samples(GNMax)
+def gnmax(counts: Integers, spec: GNMax, noise: Noise) -> Integers:
+    """Return the argmax of each row with Gaussian noise."""
+    return noisy_argmax(counts, spec.scale, noise.discrete_gaussian)
 
 
-def choose(counts: Integers, parameters: NoisyMaxParameters, noise: Noise) -> Integers:
-    """Return one class for each row, by the law of `parameters`."""
-    if isinstance(parameters, ConfidentGNMax):
-        return noisy_argmax(counts, parameters.query_scale, noise.discrete_gaussian)
-    if isinstance(parameters, GNMax):
-        return noisy_argmax(counts, parameters.scale, noise.discrete_gaussian)
-    if isinstance(parameters, LNMax):
-        return noisy_argmax(counts, parameters.scale, noise.discrete_laplace)
-    if isinstance(parameters, Exponential):
-        return exponential_choice(counts, parameters.scale, noise)
-    raise ArgumentError(f"parameters must be those of a noisy maximum, got {type(parameters).__name__}")
+@samples(ConfidentGNMax)
+def confident_gnmax(counts: Integers, spec: ConfidentGNMax, noise: Noise) -> Integers:
+    """Return the argmax with Gaussian noise of each row whose noisy largest count (sensitivity 1) reaches the threshold."""
+    clear = counts.max(axis=1) + noise.discrete_gaussian(spec.threshold_scale, len(counts)) >= spec.threshold  # line 1
+    outcomes = np.full(len(counts), ABSTAIN, dtype=np.int64)
+    outcomes[clear] = noisy_argmax(counts[clear], spec.query_scale, noise.discrete_gaussian)  # line 2
+    return outcomes
+
+
+@samples(LNMax)
+def lnmax(counts: Integers, spec: LNMax, noise: Noise) -> Integers:
+    """Return the argmax of each row with Laplace noise."""
+    return noisy_argmax(counts, spec.scale, noise.discrete_laplace)
+
+
+@samples(Exponential)
+def exponential(counts: Integers, spec: Exponential, noise: Noise) -> Integers:
+    """Return a class with probability proportional to exp(count / scale) for each row."""
+    return exponential_choice(counts, spec.scale, noise)
 
 
 def noisy_argmax(counts: Integers, scale: Fraction, draw: Callable[[Fraction, int], Integers]) -> Integers:

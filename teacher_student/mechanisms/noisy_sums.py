@@ -23,7 +23,7 @@ import numpy as np
 
 from teacher_student.arguments import ArgumentError, Integers, integer_matrix, vote_counts
 from teacher_student.labels import HALTED
-from teacher_student.mechanisms.interface import Counts, State
+from teacher_student.mechanisms.interface import Counts, State, samples
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.privacy.noisy_fraction import NoisyFraction
 from teacher_student.privacy.noisy_scores import NoisyScores
@@ -32,6 +32,7 @@ LARGEST_SUM = 1 << 53
 """Of scores over all teachers: what a double holds exactly."""
 
 
+@samples(NoisyFraction, NoisyScores)
 @dataclasses.dataclass(frozen=True)
 class NoisySums:
     """Answers rows of single sums, `num_classes` rows to a query, until `max_answers` queries are answered."""
@@ -70,7 +71,7 @@ class NoisySums:
         return codes, dataclasses.replace(state, **counted)
 
     def _checked(self, counts: Counts) -> Integers:
-        if isinstance(self.parameters, NoisyFraction):
+        if self.parameters.releases == "counts":
             return vote_counts("counts", counts, columns=1).ravel().astype(np.int64)
         return check_sums(integer_matrix("counts", counts, columns=1)).ravel()
 

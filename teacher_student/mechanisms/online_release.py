@@ -34,7 +34,6 @@ Cost: `parameters.epsilon(delta)` for any number of adaptively chosen queries; `
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -42,14 +41,15 @@ import numpy as np
 from teacher_student.arguments import Integers, vote_counts
 from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.mechanisms import sparse_vector
-from teacher_student.mechanisms.interface import Counts, State
+from teacher_student.mechanisms.interface import Counts, State, samples
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.mechanisms.stability import plurality, stable_answer
-from teacher_student.privacy import StabilityPaper, ThresholdParameters
+from teacher_student.privacy import Stability, StabilityLaplace, StabilityPaper, StabilityRedraw, ThresholdParameters
 
 _FIRST_BLOCK, _BLOCK = 1 << 10, 1 << 16
 
 
+@samples(Stability, StabilityPaper, StabilityRedraw, StabilityLaplace)
 @dataclasses.dataclass(frozen=True)
 class OnlineRelease:
     """A_OQR over vote counts, under any of the four threshold calibrations."""
@@ -62,11 +62,7 @@ class OnlineRelease:
 
     def halted(self, state: State) -> bool:
         """Whether the cutoff is spent, or all the queries asked that the calibration was made for."""
-        return not (state.paid < self.parameters.cutoff and state.asked < self._num_queries)
-
-    @property
-    def _num_queries(self) -> float:
-        return self.parameters.num_queries if isinstance(self.parameters, StabilityPaper) else math.inf
+        return not (state.paid < self.parameters.cutoff and state.asked < self.parameters.max_asked)
 
     def answer(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
         """Answer the queries in order, in blocks; the same answers as `answer_literally` on the same noise.
@@ -81,7 +77,7 @@ class OnlineRelease:
         """
         counts = vote_counts("counts", counts)
         labels = np.full(len(counts), HALTED, dtype=np.int64)
-        for rows in _blocks(int(min(len(counts), self._num_queries - state.asked))):
+        for rows in _blocks(int(min(len(counts), self.parameters.max_asked - state.asked))):
             if self.halted(state):
                 break
             winner, distance = plurality(counts[rows])
@@ -95,7 +91,7 @@ class OnlineRelease:
         threshold, paid, asked = state.noisy_threshold, state.paid, 0
         assert threshold is not None
         for query, (winner, distance) in enumerate(zip(*plurality(counts), strict=True)):
-            if not (paid < self.parameters.cutoff and state.asked + asked < self._num_queries):  # line 2
+            if not (paid < self.parameters.cutoff and state.asked + asked < self.parameters.max_asked):  # line 2
                 break
             nu = int(sparse_vector.query_noise(self.parameters, 1, noise)[0])
             out = stable_answer(int(winner), int(distance), noisy_threshold=threshold, query_noise=nu)  # line 3

@@ -62,7 +62,6 @@ before; the analysis allows any adaptive choice, and at most U abstentions.
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +73,7 @@ from teacher_student.mechanisms.interface import Counts, State
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.mechanisms.soft_histogram import split
 from teacher_student.mechanisms.stability import plurality, stable_answer
-from teacher_student.privacy import StabilityPaper, ThresholdParameters
+from teacher_student.privacy import ThresholdParameters
 
 _FIRST_STEP = 64
 _FIRST_BLOCK, _BLOCK = 1 << 10, 1 << 16
@@ -96,11 +95,7 @@ class SoftLabelRelease:
 
     def halted(self, state: State) -> bool:
         """Whether the unit budget is spent, or all the queries asked that the calibration was made for."""
-        return not (state.paid < self.parameters.cutoff and state.asked < self._num_queries)
-
-    @property
-    def _num_queries(self) -> float:
-        return self.parameters.num_queries if isinstance(self.parameters, StabilityPaper) else math.inf
+        return not (state.paid < self.parameters.cutoff and state.asked < self.parameters.max_asked)
 
     def answer_literally(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
         """Answer the queries in order, line by line as the boxes have it.
@@ -147,7 +142,7 @@ class SoftLabelRelease:
         counts = vote_counts("counts", counts)
         codes = np.full(len(counts), HALTED, dtype=np.int64)
         start, size = 0, _FIRST_BLOCK
-        end = int(min(len(counts), max(0, self._num_queries - state.asked)))
+        end = int(min(len(counts), max(0, self.parameters.max_asked - state.asked)))
         while start < end and not self.halted(state):
             rows = slice(start, min(start + size, end))
             codes[rows], state = self._answer_block(counts[rows], state, noise)

@@ -13,7 +13,7 @@ from teacher_student.arguments import ArgumentError, PrivacyWarning, positive_in
 from teacher_student.planning.report import plan
 from teacher_student.planning.request import Request, choose_parameters
 from teacher_student.privacy.noisy_max import NoisyMaxParameters
-from teacher_student.privacy.parameters import Parameters
+from teacher_student.privacy.parameters import LabelSpec, MechanismSpec
 
 UNSTABLE = 0.01
 """Share of the queries on which the teachers are assumed to be split."""
@@ -52,7 +52,7 @@ def weak_promise(epsilon: float, delta: float, population: int | None = None) ->
     return found
 
 
-def mostly_noise(parameters: Parameters, request: Request) -> list[str]:
+def mostly_noise(parameters: MechanismSpec, request: Request) -> list[str]:
     """Return a warning of one line where a label of a noisy maximum is more likely noise than what the teachers said, else none.
 
     A label that is the plurality's with probability q is modelled as the plurality's with probability (q - 1/C) / (1 - 1/C), and
@@ -91,11 +91,14 @@ def warn(texts: list[str]) -> None:
         warnings.warn(text, PrivacyWarning, stacklevel=3)
 
 
-def few_answers(parameters: Parameters, request: Request) -> list[str]:
+def few_answers(parameters: MechanismSpec, request: Request) -> list[str]:
     """Return a warning of one line where hardly any label is to be expected, else none.
 
-    Hardly any is less than 1 % of the queries or five for each class, but never more than half of the queries.
+    Hardly any is less than 1 % of the queries or five for each class, but never more than half of the queries. A mechanism that
+    does not release labels is not judged.
     """
+    if not isinstance(parameters, LabelSpec):
+        return []
     hardly_any = max(_LEAST_SHARE * request.num_queries, _LEAST_PER_CLASS * request.num_classes)
     expected = request.expected(parameters, UNSTABLE)
     if expected.agreeing >= min(hardly_any, request.num_queries / 2):
@@ -108,13 +111,15 @@ def few_answers(parameters: Parameters, request: Request) -> list[str]:
     ]
 
 
-def remedy(parameters: Parameters, request: Request) -> str:
+def remedy(parameters: MechanismSpec, request: Request) -> str:
     """Return what would answer more: another mechanism, more teachers, a larger epsilon."""
-    ways = [way for way in (_other_mechanism(parameters, request), _more_teachers(parameters, request)) if way]
+    ways = []
+    if isinstance(parameters, LabelSpec):
+        ways = [way for way in (_other_mechanism(parameters, request), _more_teachers(parameters, request)) if way]
     return "; ".join([*ways, "a larger epsilon"]) + "."
 
 
-def _other_mechanism(parameters: Parameters, request: Request) -> str:
+def _other_mechanism(parameters: LabelSpec, request: Request) -> str:
     sizes = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
     best = plan(**{**sizes, "shares": [UNSTABLE]}).best(UNSTABLE)
     if best is None or best.expected_agreeing[UNSTABLE] < 2 * request.expected(parameters, UNSTABLE).agreeing + 1:
@@ -122,7 +127,7 @@ def _other_mechanism(parameters: Parameters, request: Request) -> str:
     return f"mechanism={best.mechanism} privacy.cutoff=null would get about {best.expected_agreeing[UNSTABLE]:,.0f}"
 
 
-def _more_teachers(parameters: Parameters, request: Request) -> str:
+def _more_teachers(parameters: LabelSpec, request: Request) -> str:
     """The number at which these parameters get half of what they would get from any number of teachers."""
 
     def agreeing(teachers: int) -> float:

@@ -13,8 +13,7 @@ from fractions import Fraction
 from teacher_student.arguments import ArgumentError, choice, listed, positive_integer
 from teacher_student.planning.request import SHARES, Request, choose_cutoff, choose_parameters
 from teacher_student.privacy.calibration import REGISTRY
-from teacher_student.privacy.parameters import Parameters
-from teacher_student.privacy.threshold import ThresholdParameters
+from teacher_student.privacy.parameters import LabelSpec
 
 __all__ = ["Plan", "PlanRow", "choose_cutoff", "choose_parameters", "plan"]
 
@@ -39,7 +38,7 @@ class PlanRow:
     """
 
     mechanism: str
-    parameters: Parameters
+    parameters: LabelSpec
     smallest_gap: int
     teachers_needed: int
     expected_answers: Mapping[float, float]
@@ -177,13 +176,13 @@ def _rows(mechanism: str, request: Request, cutoffs: Sequence[int] | None) -> li
     """Return one row, or one for each given cutoff that `mechanism` has."""
     cheapest = _cheapest(mechanism, request)
     wanted: Sequence[int | None] = [None]
-    if cutoffs is not None and isinstance(cheapest, ThresholdParameters):
+    if cutoffs is not None and cheapest.pays_for == "abstentions":
         wanted = cutoffs
     needed = request.smallest_gap(cheapest)
     return [_row(choose_parameters(mechanism, request, cutoff=cutoff), request, needed) for cutoff in wanted]
 
 
-def _row(parameters: Parameters, request: Request, needed: int) -> PlanRow:
+def _row(parameters: LabelSpec, request: Request, needed: int) -> PlanRow:
     outlook = {share: request.expected(parameters, share) for share in request.shares}
     smallest = request.smallest_gap(parameters)
     return PlanRow(
@@ -196,26 +195,24 @@ def _row(parameters: Parameters, request: Request, needed: int) -> PlanRow:
     )
 
 
-def _cheapest(mechanism: str, request: Request) -> Parameters:
+def _cheapest(mechanism: str, request: Request) -> LabelSpec:
     """Return the parameters that spend everything on one answer, or on one refusal."""
-    kind = REGISTRY.get(mechanism)
-    if kind is not None and issubclass(kind, ThresholdParameters):
+    if REGISTRY[mechanism].pays_for == "abstentions":
         return request.calibrate(mechanism, cutoff=1)
     return choose_parameters(mechanism, dataclasses.replace(request, num_queries=1))
 
 
-def limit_in_words(parameters: Parameters) -> str:
+def limit_in_words(parameters: LabelSpec) -> str:
     """Return what ends a session."""
-    if isinstance(parameters, ThresholdParameters):
-        return _counted(parameters.cutoff, "abstention")
-    return _counted(parameters.to_dict()["max_answers"], "answer")
+    _, most, unit = parameters.limit
+    return _counted(most, unit)
 
 
 def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def parameters_in_words(parameters: Parameters) -> str:
+def parameters_in_words(parameters: LabelSpec) -> str:
     """Return the scales and the threshold, short."""
     scales = [f"{float(v):.1f}" for v in dataclasses.asdict(parameters).values() if isinstance(v, Fraction)]
     threshold = getattr(parameters, "threshold", None)

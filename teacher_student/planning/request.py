@@ -12,26 +12,21 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from scipy import special
 
 from teacher_student.arguments import ArgumentError, choice, fraction_of_one, positive_integer, positive_number, probability
 from teacher_student.planning.yields import Expected, correct, expected, smallest_gap
 from teacher_student.privacy.calibration import REGISTRY, calibrate
-from teacher_student.privacy.noisy_max import ConfidentGNMax
-from teacher_student.privacy.parameters import Parameters
-from teacher_student.privacy.threshold import ThresholdParameters
-from teacher_student.privacy.tight import OneThreshold
+from teacher_student.privacy.parameters import LabelSpec
 
 SHARES = (0.001, 0.01, 0.1, 0.3)
 """Shares of unstable queries that a plan looks at."""
 
-RATIOS = (1.3, 1.8, 2.5, 3.5, 5.0)
-"""Candidates for the scale of a session's threshold noise over the smallest possible."""
-
 TEST_SHARES = (0.3, 0.5, 0.7)
 ASKED_PER_ANSWER = (1.0, 1.25, 1.6, 2.5)
-"""Candidates for Confident-GNMax: the share of mu^2 for its tests, and the queries asked for each answer."""
+"""Candidates where a test comes first: the share of mu^2 for the tests, and the queries asked for each answer."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,21 +71,23 @@ class Request:
         """Votes by which a clear plurality leads."""
         return max(1, math.floor(self.clear_share * self.num_teachers))
 
-    def calibrate(self, mechanism: str, *, cutoff: int | None = None, **options: object) -> Parameters:
+    def calibrate(self, mechanism: str, *, cutoff: int | None = None, **options: object) -> LabelSpec:
         """Calibrate within this request."""
-        return calibrate(
+        made = calibrate(
             mechanism, epsilon=self.epsilon, delta=self.delta, cutoff=cutoff, num_queries=self.num_queries, **options
         )
+        assert isinstance(made, LabelSpec)
+        return made
 
-    def correct(self, parameters: Parameters, gap: float) -> float:
+    def correct(self, parameters: LabelSpec, gap: float) -> float:
         """Probability that a query with this gap gets its plurality's label."""
         return correct(parameters, gap, num_teachers=self.num_teachers, num_classes=self.num_classes)
 
-    def smallest_gap(self, parameters: Parameters) -> int:
+    def smallest_gap(self, parameters: LabelSpec) -> int:
         """Smallest gap answered with probability 1 - failure; more than num_teachers if there is none."""
         return smallest_gap(parameters, failure=self.failure, num_teachers=self.num_teachers, num_classes=self.num_classes)
 
-    def expected(self, parameters: Parameters, unstable: float) -> Expected:
+    def expected(self, parameters: LabelSpec, unstable: float) -> Expected:
         """Return the answers to expect if this share of the queries is unstable."""
         return expected(
             parameters,
@@ -101,12 +98,12 @@ class Request:
             num_classes=self.num_classes,
         )
 
-    def worth(self, parameters: Parameters) -> float:
+    def worth(self, parameters: LabelSpec) -> float:
         """Return the sum over the shares of ln(1 + expected labels that are the plurality's)."""
         return math.fsum(math.log1p(self.expected(parameters, share).agreeing) for share in self.shares)
 
 
-def choose_parameters(mechanism: str, request: Request, *, cutoff: int | None = None) -> Parameters:
+def choose_parameters(mechanism: str, request: Request, *, cutoff: int | None = None) -> LabelSpec:
     """Return the parameters of `mechanism` to take for `request`.
 
     Args:
@@ -118,9 +115,9 @@ def choose_parameters(mechanism: str, request: Request, *, cutoff: int | None = 
         ArgumentError: no such mechanism, or it cannot be calibrated within epsilon and delta at all.
     """
     kind = REGISTRY[choice("mechanism", mechanism, REGISTRY)]
-    if issubclass(kind, ConfidentGNMax):
-        return _confident(request)
-    if not issubclass(kind, ThresholdParameters):
+    if kind.asks_first:
+        return _testing(mechanism, request)
+    if kind.pays_for == "answers":
         return _capped(mechanism, request)
     if cutoff is not None:
         return request.calibrate(mechanism, cutoff=cutoff, **_best_ratio(mechanism, request, cutoff))
@@ -160,8 +157,8 @@ def choose_cutoff(
         shares=shares,
     )
     kind = REGISTRY[choice("mechanism", mechanism, REGISTRY)]
-    if not issubclass(kind, ThresholdParameters):
-        return int(choose_parameters(mechanism, request).to_dict()["max_answers"])
+    if kind.pays_for == "answers":
+        return choose_parameters(mechanism, request).limit.most
     cutoff = _best_cutoff(mechanism, request, grid(1, num_queries, 2.0))
     return _best_cutoff(mechanism, request, _around(cutoff, num_queries))
 
@@ -206,16 +203,17 @@ def peak(worth: Callable[[int], float], candidates: Iterable[int]) -> int:
 
 def _best_ratio(mechanism: str, request: Request, cutoff: int) -> dict[str, float]:
     """Return the threshold ratio, if the mechanism has one, at which the smallest distance that is answered is smallest."""
-    if not issubclass(REGISTRY[mechanism], OneThreshold):
+    ratios = REGISTRY[mechanism].ratios
+    if not ratios:
         return {}
 
     def smallest(ratio: float) -> int:
         return request.smallest_gap(request.calibrate(mechanism, cutoff=cutoff, threshold_ratio=ratio))
 
-    return {"threshold_ratio": min(RATIOS, key=smallest)}
+    return {"threshold_ratio": min(ratios, key=smallest)}
 
 
-def _capped(mechanism: str, request: Request) -> Parameters:
+def _capped(mechanism: str, request: Request) -> LabelSpec:
     """Return the largest cap at which a clear vote is answered rightly with probability 1 - failure, or the cap 1."""
 
     def right(answers: int) -> bool:
@@ -236,22 +234,22 @@ def _largest(suffices: Callable[[int], bool], most: int) -> int:
     return low
 
 
-def _confident(request: Request) -> Parameters:
-    """Return the Confident-GNMax that is worth most among a few budgets; of the failure, half may happen at the test."""
-    made = [_confident_at(request, share, per_answer) for share in TEST_SHARES for per_answer in ASKED_PER_ANSWER]
+def _testing(mechanism: str, request: Request) -> LabelSpec:
+    """Return the parameters that are worth most among a few budgets; of the failure, half may happen at the test."""
+    made = [_testing_at(mechanism, request, share, per_answer) for share in TEST_SHARES for per_answer in ASKED_PER_ANSWER]
     return max(made, key=request.worth)
 
 
-def _confident_at(request: Request, test_share: float, per_answer: float) -> Parameters:
+def _testing_at(mechanism: str, request: Request, test_share: float, per_answer: float) -> LabelSpec:
     """Return the largest cap at which a clear vote passes a threshold of at least half the teachers, and is answered rightly."""
     top = request.clear_gap + (request.num_teachers - request.clear_gap) / request.num_classes
     needed = float(special.ndtri(1 - request.failure / 2))
     least = math.ceil(request.num_teachers / 2)
 
-    def at(answers: int) -> ConfidentGNMax:
+    def at(answers: int) -> LabelSpec:
         asked = min(request.num_queries, math.ceil(per_answer * answers))
-        draft = calibrate(
-            ConfidentGNMax.mechanism,
+        draft: Any = calibrate(
+            mechanism,
             epsilon=request.epsilon,
             delta=request.delta,
             num_queries=asked,
@@ -259,8 +257,9 @@ def _confident_at(request: Request, test_share: float, per_answer: float) -> Par
             threshold=least,
             test_share=test_share,
         )
-        assert isinstance(draft, ConfidentGNMax)
-        return dataclasses.replace(draft, threshold=max(least, math.floor(top - needed * float(draft.threshold_scale))))
+        threshold = max(least, math.floor(top - needed * float(draft.threshold_scale)))
+        made: LabelSpec = dataclasses.replace(draft, threshold=threshold)
+        return made
 
     def right(answers: int) -> bool:
         return request.correct(at(answers), request.clear_gap) >= 1 - request.failure

@@ -26,15 +26,12 @@ from teacher_student.arguments import (
 )
 from teacher_student.planning.public_votes import Outlook, StandIn
 from teacher_student.planning.report import aligned, limit_in_words, parameters_in_words
-from teacher_student.planning.request import RATIOS, TEST_SHARES, grid, peak
+from teacher_student.planning.request import TEST_SHARES, grid, peak
 from teacher_student.privacy.calibration import REGISTRY, calibrate
-from teacher_student.privacy.noisy_max import ConfidentGNMax
-from teacher_student.privacy.parameters import Parameters
-from teacher_student.privacy.threshold import ThresholdParameters
-from teacher_student.privacy.tight import OneThreshold
+from teacher_student.privacy.parameters import LabelSpec
 
 THRESHOLDS = (0.5, 0.6, 0.75)
-"""Shares of the teachers that Confident-GNMax may want behind a class."""
+"""Shares of the teachers that may be wanted behind a class, where that is tested first."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,7 +45,7 @@ class Choice:
     """
 
     num_teachers: int
-    parameters: Parameters
+    parameters: LabelSpec
     outlook: Outlook
 
     @property
@@ -144,26 +141,28 @@ class _Problem:
     def best(self, mechanism: str) -> Iterator[Choice]:
         """Yield the best choice with this mechanism, or nothing where it cannot be had."""
         kind = REGISTRY[mechanism]
-        made: Sequence[Parameters | None]
-        if issubclass(kind, ThresholdParameters):
+        made: Sequence[LabelSpec | None]
+        if kind.pays_for == "abstentions":
             made = self._threshold(mechanism)
-        elif issubclass(kind, ConfidentGNMax):
-            made = [self._capped(self._confident(test, least)) for test in TEST_SHARES for least in THRESHOLDS]
+        elif kind.asks_first:
+            made = [self._capped(self._testing(mechanism, test, least)) for test in TEST_SHARES for least in THRESHOLDS]
         else:
             made = [self._capped(lambda answers: self.calibrate(mechanism, max_answers=answers))]
         choices = [self.choice(parameters) for parameters in made if parameters is not None]
         if choices:
             yield max(choices, key=lambda choice: choice.worth)
 
-    def choice(self, parameters: Parameters) -> Choice:
+    def choice(self, parameters: LabelSpec) -> Choice:
         outlook = self.standin.outlook(parameters, self.num_queries)
         return Choice(num_teachers=self.standin.num_teachers, parameters=parameters, outlook=outlook)
 
-    def calibrate(self, mechanism: str, **options: object) -> Parameters:
+    def calibrate(self, mechanism: str, **options: object) -> LabelSpec:
         settings = {"num_queries": self.num_queries, **options}
-        return calibrate(mechanism, epsilon=self.epsilon, delta=self.delta, **settings)  # type: ignore[arg-type]
+        made = calibrate(mechanism, epsilon=self.epsilon, delta=self.delta, **settings)  # type: ignore[arg-type]
+        assert isinstance(made, LabelSpec)
+        return made
 
-    def _threshold(self, mechanism: str) -> list[Parameters]:
+    def _threshold(self, mechanism: str) -> list[LabelSpec]:
         """Set the cutoff, then the threshold ratio, then the cutoff again."""
 
         def worth(cutoff: int, **options: object) -> float:
@@ -173,24 +172,24 @@ class _Problem:
                 return -math.inf
 
         cutoff = peak(worth, grid(1, self.num_queries, 2.0))
-        ratios = RATIOS if issubclass(REGISTRY[mechanism], OneThreshold) else ()
+        ratios = REGISTRY[mechanism].ratios
         ratio = {"threshold_ratio": max(ratios, key=lambda ratio: worth(cutoff, threshold_ratio=ratio))} if ratios else {}
         around = grid(max(1, round(cutoff / 1.7)), min(self.num_queries, round(cutoff * 1.7)), 1.2)
         cutoff = peak(lambda value: worth(value, **ratio), around)
         return [self.calibrate(mechanism, cutoff=cutoff, **ratio)] if worth(cutoff, **ratio) > -math.inf else []
 
-    def _confident(self, test_share: float, least: float) -> Callable[[int], Parameters]:
+    def _testing(self, mechanism: str, test_share: float, least: float) -> Callable[[int], LabelSpec]:
         threshold = math.ceil(least * self.standin.num_teachers)
         passing = float((self.standin.counts.max(axis=1) >= threshold).mean())
 
-        def at(answers: int) -> Parameters:
+        def at(answers: int) -> LabelSpec:
             asked = min(self.num_queries, math.ceil(answers / max(passing, 1 / self.num_queries)))
             options = {"max_answers": answers, "threshold": threshold, "test_share": test_share}
-            return self.calibrate(ConfidentGNMax.mechanism, **{"num_queries": max(asked, answers), **options})
+            return self.calibrate(mechanism, **{"num_queries": max(asked, answers), **options})
 
         return at
 
-    def _capped(self, at: Callable[[int], Parameters]) -> Parameters | None:
+    def _capped(self, at: Callable[[int], LabelSpec]) -> LabelSpec | None:
         """Return the parameters with the largest cap on answers, of a grid, at which few enough of them are wrong."""
         caps = list(grid(1, self.num_queries, 1.25))
         found = None

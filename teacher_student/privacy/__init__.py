@@ -1,20 +1,21 @@
 """Privacy as numbers: neighbours, costs, calibration, composition, certificates. No data, no noise, no networks."""
 
+from typing import Any
+
 from teacher_student.privacy.accountant import Composition
 from teacher_student.privacy.bounds import teachers_needed, teachers_printed, teachers_tight
-from teacher_student.privacy.calibration import REGISTRY, calibrate, calibrate_soft, parameters_from_dict
+from teacher_student.privacy.calibration import calibrate, calibrate_soft, parameters_from_dict
 from teacher_student.privacy.certificate import HYPERPARAMETERS, NEIGHBOURS, Certificate
 from teacher_student.privacy.filters import FILTERS, BasicFilter, Claim, Filter, GaussianFilter, RenyiFilter, make_filter
 from teacher_student.privacy.noisy_fraction import NoisyFraction
 from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax, NoisyMaxParameters
 from teacher_student.privacy.noisy_scores import NoisyScores
-from teacher_student.privacy.parameters import Parameters
+from teacher_student.privacy.parameters import LabelSpec, MechanismSpec, Parameters
 from teacher_student.privacy.redrawn import StabilityPaper, StabilityRedraw
+from teacher_student.privacy.registry import LABELS, register
 from teacher_student.privacy.selection import PrivateSelection, calibrate_selection
 from teacher_student.privacy.threshold import ThresholdParameters
 from teacher_student.privacy.tight import Stability, StabilityLaplace
-
-MECHANISMS = tuple(REGISTRY)
 
 __all__ = [
     "FILTERS",
@@ -31,6 +32,8 @@ __all__ = [
     "GNMax",
     "GaussianFilter",
     "LNMax",
+    "LabelSpec",
+    "MechanismSpec",
     "NoisyFraction",
     "NoisyMaxParameters",
     "NoisyScores",
@@ -47,7 +50,15 @@ __all__ = [
     "calibrate_soft",
     "make_filter",
     "parameters_from_dict",
+    "register",
     "teachers_needed",
     "teachers_printed",
     "teachers_tight",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return `MECHANISMS`, the names of all that release labels; they are looked for when they are first asked for."""
+    if name == "MECHANISMS":
+        return tuple(LABELS)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -38,7 +38,7 @@ from scipy import special
 from teacher_student.arguments import ArgumentError, Floats, positive_integer, positive_number, probability
 from teacher_student.privacy.gaussian import compose_mu, gaussian_delta, gaussian_epsilon
 from teacher_student.privacy.kappa import ORDERS
-from teacher_student.privacy.parameters import Parameters
+from teacher_student.privacy.parameters import MechanismSpec
 from teacher_student.privacy.pure import LARGEST_COUNT, pure_delta, pure_epsilon, pure_rdp
 
 INTERVAL = 1e-4
@@ -74,20 +74,20 @@ class Composition:
     True
     """
 
-    parts: tuple[tuple[Parameters, int], ...] = ()
+    parts: tuple[tuple[MechanismSpec, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.parts, tuple) or not all(isinstance(part, tuple) and len(part) == 2 for part in self.parts):
             raise ArgumentError(f"parts must be pairs of parameters and a count, got {self.parts!r}")
         for parameters, count in self.parts:
-            if not isinstance(parameters, Parameters):
+            if not isinstance(parameters, MechanismSpec):
                 raise ArgumentError(f"parameters must be those of a mechanism whose cost is known, got {parameters!r}")
             positive_integer("count", count, minimum=0, maximum=LARGEST_COUNT)
         answers = sum(count * parameters.pure_parts[1] for parameters, count in self.parts if parameters.pure_parts)
         if answers > LARGEST_COUNT:
             raise ArgumentError(f"count must leave at most {LARGEST_COUNT} pure answers to be composed, got {answers}")
 
-    def add(self, parameters: Parameters, count: int = 1) -> Self:
+    def add(self, parameters: MechanismSpec, count: int = 1) -> Self:
         """Return the composition with `count` more sessions of `parameters`.
 
         Raises:
@@ -125,7 +125,7 @@ class Composition:
         return tuple(_routes(self._counted))
 
     @property
-    def _counted(self) -> tuple[tuple[Parameters, int], ...]:
+    def _counted(self) -> tuple[tuple[MechanismSpec, int], ...]:
         return tuple((parameters, count) for parameters, count in self.parts if count > 0)
 
 
@@ -134,7 +134,7 @@ def _number(bound: float, otherwise: float) -> float:
     return otherwise if math.isnan(bound) else bound
 
 
-Parts = tuple[tuple[Parameters, int], ...]
+Parts = tuple[tuple[MechanismSpec, int], ...]
 
 
 def _routes(parts: Parts) -> Iterator[Route]:
@@ -151,7 +151,7 @@ def _routes(parts: Parts) -> Iterator[Route]:
     yield _basic(parts)
 
 
-def _single(parameters: Parameters) -> Route:
+def _single(parameters: MechanismSpec) -> Route:
     released = parameters.release_delta
     return Route(
         "single",
@@ -208,7 +208,7 @@ def _loss_masses(loss: float, times: int) -> tuple[dict[int, float], float]:
     return rounded, _NEGLIGIBLE
 
 
-def renyi_of(parameters: Parameters, orders: Floats) -> Floats | None:
+def renyi_of(parameters: MechanismSpec, orders: Floats) -> Floats | None:
     """Return the Renyi divergence bound at `orders` of all but the release part, from whatever `parameters` tell, or None."""
     own = parameters.rdp(orders)
     if own is not None:

@@ -6,26 +6,17 @@ import math
 from typing import Any
 
 from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
-from teacher_student.privacy.noisy_fraction import NoisyFraction
-from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax
-from teacher_student.privacy.noisy_scores import NoisyScores
-from teacher_student.privacy.parameters import Parameters
-from teacher_student.privacy.redrawn import StabilityPaper, StabilityRedraw
-from teacher_student.privacy.threshold import ThresholdParameters, check_cutoff
-from teacher_student.privacy.tight import Stability, StabilityLaplace
+from teacher_student.privacy import registry
+from teacher_student.privacy.parameters import MechanismSpec
+from teacher_student.privacy.threshold import check_cutoff
 
-REGISTRY: dict[str, type[Parameters]] = {
-    kind.mechanism: kind
-    for kind in (Stability, StabilityPaper, StabilityRedraw, StabilityLaplace, GNMax, ConfidentGNMax, LNMax, Exponential)
-}
+REGISTRY = registry.LABELS
 """Mechanisms that release a class for each query."""
-
-_ALL: dict[str, type[Parameters]] = {**REGISTRY, **{kind.mechanism: kind for kind in (NoisyFraction, NoisyScores)}}
 
 
 def calibrate(
     mechanism: str, *, epsilon: float, delta: float, cutoff: int | None = None, num_queries: int | None = None, **options: Any
-) -> Parameters:
+) -> MechanismSpec:
     """Return frozen parameters that spend at most `epsilon` at `delta`.
 
     Args:
@@ -42,42 +33,42 @@ def calibrate(
     >>> calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=50).threshold
     30
     """
-    kind = _ALL[choice("mechanism", mechanism, _ALL)]
+    kind = registry.ANSWERING[choice("mechanism", mechanism, registry.ANSWERING)]
     epsilon, delta = positive_number("epsilon", epsilon), probability("delta", delta)
-    if issubclass(kind, ThresholdParameters):
+    if kind.pays_for == "abstentions":
         cutoff = check_cutoff(cutoff)
     elif cutoff is not None:
         cutoff = positive_integer("cutoff", cutoff)
     if num_queries is not None:
         num_queries = positive_integer("num_queries", num_queries)
-    found: Parameters = kind.calibrate(  # type: ignore[attr-defined]
-        epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options
-    )
+    found = kind.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
     return _checked(found, epsilon, delta)
 
 
 def calibrate_soft(
     mechanism: str, *, epsilon: float, delta: float, cutoff: int, num_queries: int | None = None, **options: Any
-) -> Parameters:
+) -> MechanismSpec:
     """Return parameters for soft labels: their cutoff is the unit budget U = 2 T, two units for an unstable query."""
-    units = 2 * check_cutoff(cutoff)
-    if choice("mechanism", mechanism, _ALL) != StabilityPaper.mechanism:
-        return calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=units, num_queries=num_queries, **options)
+    cutoff = check_cutoff(cutoff)
+    kind = registry.SOFT_LABELS[choice("mechanism", mechanism, registry.SOFT_LABELS)]
     epsilon, delta = positive_number("epsilon", epsilon), probability("delta", delta)
-    found = StabilityPaper.calibrate_soft(epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
+    if num_queries is not None:
+        num_queries = positive_integer("num_queries", num_queries)
+    found = kind.calibrate_soft(epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
     return _checked(found, epsilon, delta)
 
 
-def _checked(found: Parameters, epsilon: float, delta: float) -> Parameters:
+def _checked(found: Any, epsilon: float, delta: float) -> MechanismSpec:
     """Recompute the guarantee from the fields alone, before anyone uses them."""
     recomputed = found.epsilon(delta)
+    assert isinstance(found, MechanismSpec)
     if not recomputed <= epsilon:
         raise ArgumentError(f"epsilon must be at least {recomputed:.6g} for {found.mechanism} at this delta, got {epsilon:g}")
     return found
 
 
-def parameters_from_dict(mapping: Any) -> Parameters:
-    """Return the parameters that `Parameters.to_dict` wrote; each class checks its own fields.
+def parameters_from_dict(mapping: Any) -> MechanismSpec:
+    """Return the parameters that `MechanismSpec.to_dict` wrote; each class checks its own fields.
 
     Raises:
         ArgumentError: an unknown mechanism, missing or foreign fields, or a number out of range.
@@ -87,7 +78,4 @@ def parameters_from_dict(mapping: Any) -> Parameters:
     for name, value in mapping.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ArgumentError(f"parameters must be finite, got {name} = {value}")
-    from teacher_student.privacy.selection import PrivateSelection  # which calibrates sessions itself
-
-    kinds: dict[str, type[Parameters]] = {**_ALL, PrivateSelection.mechanism: PrivateSelection}
-    return kinds[choice("mechanism", mapping.get("mechanism"), kinds)].from_dict(mapping)
+    return registry.from_mapping(mapping)

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from teacher_student.arguments import ArgumentError, choice, file_path, positive_integer, positive_number, probability
 from teacher_student.privacy.calibration import parameters_from_dict
-from teacher_student.privacy.parameters import Parameters
+from teacher_student.privacy.parameters import MechanismSpec
 
 NEIGHBOURS = ("add_remove", "replace_one", "label_only")
 """Neighbouring relations. One record, one teacher, one vote per query: under each of them one vote of a query may change."""
@@ -57,7 +57,7 @@ class Certificate:
     epsilon: float
     delta: float
     mechanism: str
-    parameters: Parameters
+    parameters: MechanismSpec
     private: bool
     neighbours: str
     used: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -80,7 +80,7 @@ class Certificate:
         choice("neighbours", self.neighbours, NEIGHBOURS)
         if not isinstance(self.private, bool):
             raise ArgumentError(f"private must be true or false, got {self.private!r}")
-        if not isinstance(self.parameters, Parameters):
+        if not isinstance(self.parameters, MechanismSpec):
             raise ArgumentError(f"parameters must be those of a mechanism, got {self.parameters!r}")
         for name in ("used", "versions", "files"):
             if not isinstance(facts := getattr(self, name), Mapping):
@@ -198,14 +198,13 @@ class Certificate:
                 raise ArgumentError(f"{name} must be no truth value in a certificate, got {value!r}")
         for name in ("num_queries", "answered", "paid"):
             positive_integer(name, self.used.get(name, 0), minimum=0)
-        session = self.parameters.one_session
-        limit = getattr(session, "cutoff", None)
-        name = "max_answers" if limit is None else "cutoff"
-        limit = getattr(session, "max_answers", None) if limit is None else limit
-        if limit is not None and self.used.get("paid", 0) > limit:
-            raise ArgumentError(f"paid must be a whole number of at most the {name} {limit}, got {self.used['paid']!r}")
+        limit = self.parameters.one_session.limit
+        if self.used.get("paid", 0) > limit.most:
+            raise ArgumentError(
+                f"paid must be a whole number of at most the {limit.name} {limit.most}, got {self.used['paid']!r}"
+            )
 
-    def _earlier(self) -> list[tuple[Parameters, float, float]]:
+    def _earlier(self) -> list[tuple[MechanismSpec, float, float]]:
         found = []
         for entry in self.composition:
             if not isinstance(entry, Mapping) or not {"neighbours", "epsilon", "delta", "parameters"} <= set(entry):
@@ -225,7 +224,7 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _recompute(parameters: Parameters, epsilon: float, delta: float) -> float:
+def _recompute(parameters: MechanismSpec, epsilon: float, delta: float) -> float:
     """Return the epsilon that `parameters` give at `delta`, if they bear out the claim; what cannot be computed does not."""
     try:
         found, least = parameters.epsilon(delta), parameters.delta(epsilon)

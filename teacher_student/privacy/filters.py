@@ -31,7 +31,7 @@ from teacher_student.arguments import ArgumentError, choice, positive_number, pr
 from teacher_student.privacy.accountant import renyi_of
 from teacher_student.privacy.gaussian import gaussian_mu
 from teacher_student.privacy.kappa import ORDERS
-from teacher_student.privacy.parameters import Parameters
+from teacher_student.privacy.parameters import MechanismSpec
 
 RELEASE_SHARE = 0.1
 """Share of delta for release parts under `renyi` and `gaussian`; calibrations spend no more than this share of theirs on it."""
@@ -43,7 +43,7 @@ _LAST_DIGITS = 1e-12
 class Claim(NamedTuple):
     """One session, as it is charged. Its parameters must cost at most `epsilon` at `delta` (`Parameters.epsilon`)."""
 
-    parameters: Parameters
+    parameters: MechanismSpec
     epsilon: float
     delta: float
 

@@ -16,15 +16,18 @@ falls by sqrt(T / B) and the signal hardly. The price: B must be held *before* c
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from teacher_student.arguments import positive_integer
 from teacher_student.privacy.gaussian import compose_mu, discrete_gaussian_mu
 from teacher_student.privacy.noisy_max import LARGEST_QUERIES, GaussianCost, OneScale
+from teacher_student.privacy.parameters import Draw
+from teacher_student.privacy.registry import register
 
 LARGEST_CLASSES = 1_000_000
 
 
+@register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NoisyFraction(GaussianCost, OneScale):
     """Vote counts plus discrete Gaussian noise, for at most `max_answers` queries.
@@ -35,6 +38,7 @@ class NoisyFraction(GaussianCost, OneScale):
     """
 
     mechanism: ClassVar[str] = "noisy_fraction"
+    releases: ClassVar[str] = "counts"
 
     num_classes: int
     votes_per_teacher: int | None = None
@@ -44,6 +48,16 @@ class NoisyFraction(GaussianCost, OneScale):
         positive_integer("num_classes", self.num_classes, maximum=LARGEST_CLASSES)
         if self.votes_per_teacher is not None:
             positive_integer("votes_per_teacher", self.votes_per_teacher, maximum=LARGEST_QUERIES)
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """Noise on each count."""
+        return (Draw("discrete_gaussian", self.scale, "count"),)
+
+    @classmethod
+    def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
+        """Return sessions of `cutoff` answers about three classes."""
+        return {**super().audit_options(cutoff, num_queries), "num_classes": 3}
 
     @property
     def mu(self) -> float:

@@ -27,12 +27,25 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy import special
 
-from teacher_student.arguments import ArgumentError, Floats, positive_integer, positive_number, probability
+from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer, positive_number, probability
+from teacher_student.privacy.distributions import discrete_gaussian, discrete_laplace
 from teacher_student.privacy.gaussian import compose_mu, discrete_gaussian_mu, gaussian_delta, gaussian_epsilon, gaussian_mu
 from teacher_student.privacy.kappa import to_delta, to_epsilon
-from teacher_student.privacy.parameters import GRID, Parameters, check_scale, smallest_scale
+from teacher_student.privacy.parameters import (
+    GRID,
+    Draw,
+    Expectation,
+    LabelSpec,
+    Limit,
+    MechanismSpec,
+    check_scale,
+    smallest_scale,
+)
 from teacher_student.privacy.pure import bounded_range_rdp, pure_delta, pure_epsilon, pure_rdp
+from teacher_student.privacy.registry import register
+from teacher_student.privacy.winning import argmax_law, expected_minimum, win_probability
 
 TEST_SHARE = 0.5
 """Share of mu^2 that Confident-GNMax spends on asking whether the vote is clear."""
@@ -53,12 +66,15 @@ THRESHOLD_SHARE = 0.75
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NoisyMaxParameters(Parameters):
-    """A noisy maximum, asked until `max_answers` are given.
+class PaidAnswers(MechanismSpec):
+    """A mechanism that pays for every answer, asked until `max_answers` are given.
 
     Attributes:
-        max_answers: answers after which the session halts; every one of them is paid for.
+        max_answers: answers after which the session halts.
     """
+
+    pays_for: ClassVar[str] = "answers"
+    soft_labels: ClassVar[bool] = False
 
     max_answers: int
 
@@ -73,15 +89,83 @@ class NoisyMaxParameters(Parameters):
         """Queries after which the session halts."""
         return self.max_answers
 
+    @property
+    def limit(self) -> Limit:
+        """Answers that are paid."""
+        return Limit("max_answers", self.max_answers, "answer")
+
     @classmethod
-    @abstractmethod
-    def calibrate(cls, *, epsilon: float, delta: float, cutoff: int | None, num_queries: int | None, **options: Any) -> Self:
-        """Return the parameters of least noise that spend at most `epsilon` at `delta`."""
+    def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
+        """Return sessions of `cutoff` answers."""
+        queries = cutoff if num_queries is None else num_queries
+        return {"num_queries": queries, "max_answers": min(cutoff, queries)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OneScale(NoisyMaxParameters):
-    """A noisy maximum with one scale, which answers whatever it is asked.
+class NoisyMaxParameters(PaidAnswers, LabelSpec):
+    """A class for every answered query, drawn afresh from the votes of that query alone."""
+
+    ratios: ClassVar[tuple[float, ...]] = ()
+
+    @property
+    def vote_scale(self) -> float:
+        """Scale of the noise that decides which class wins, in votes."""
+        return float(next(draw.scale for draw in self.draws if draw.per == "count"))
+
+    @abstractmethod
+    def law(self, counts: Integers) -> Floats:
+        """Return the exact probability of each class for an answered query with these votes (C,), shape (C,).
+
+        The audit compares sessions and the claimed cost with it, unless it has written the law down a second time itself.
+        """
+
+    @classmethod
+    def says_who_wins(cls) -> bool:
+        """Whether planners can tell who wins: by the law of the noise on a count, or by a method of its own."""
+        return cls.vote_noise is not None or cls.win_probability is not NoisyMaxParameters.win_probability
+
+    def win_probability(self, leads: Floats, times: Floats | None = None) -> Floats:
+        """Return (rows,) probabilities that an answer is the class that leads others by `leads` (rows, n) votes.
+
+        Args:
+            leads: may be negative.
+            times: (rows, n) number of classes with this lead; None for one each.
+        """
+        assert self.vote_noise is not None  # `register` saw to it
+        return win_probability(self.vote_noise, leads / self.vote_scale, times)
+
+    def passes(self, counts: Floats) -> Floats:
+        """Return (rows,) probabilities that a query with these votes (rows, C) is answered, not abstained from."""
+        return np.ones(len(counts))
+
+    def wins(self, counts: Floats, times: Floats | None = None) -> Floats:
+        """Return (rows, C) probabilities of one class of each column, given that the query is answered."""
+        times = np.ones(counts.shape) if times is None else times
+        found = np.empty(counts.shape)
+        for label in range(counts.shape[1]):
+            rivals = times - np.eye(counts.shape[1])[label]
+            leads = np.where(rivals > 0, counts[:, [label]] - counts, 0.0)
+            kept = (rivals > 0).any(axis=0)
+            found[:, label] = self.win_probability(leads[:, kept], np.maximum(rivals, 0)[:, kept])
+        return found
+
+    def first_answer(self, counts: Floats, times: Floats | None = None) -> Floats:
+        """Return the probabilities of the classes: the query is answered, and the class wins."""
+        return np.asarray(self.passes(counts)[:, np.newaxis] * self.wins(counts, times))
+
+    def expected_labels(self, counts: Floats, weights: Floats, num_queries: int, times: Floats | None = None) -> Expectation:
+        """Return the labels until the caps on answers and on queries are reached."""
+        passed = weights * self.passes(counts)
+        share = float(passed.sum())
+        asked = min(num_queries, self.max_asked)
+        answers = float(expected_minimum(self.max_answers, asked, np.array([share]))[0])
+        each = answers / max(share, 1e-300) * passed
+        return Expectation(answers, each[:, np.newaxis] * self.wins(counts, times))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OneScale(PaidAnswers):
+    """A mechanism with one scale, which answers whatever it is asked.
 
     Attributes:
         scale: of the noise on each count (for `gnmax` its sigma).
@@ -131,7 +215,7 @@ class OneScale(NoisyMaxParameters):
         return cls(max_answers=answers, scale=least_scale(suffices), **fields)
 
 
-class GaussianCost(NoisyMaxParameters):
+class GaussianCost(MechanismSpec):
     """The cost of whatever is computed from discrete Gaussian answers: exact at every delta, by its mu alone."""
 
     @property
@@ -152,11 +236,50 @@ class GaussianCost(NoisyMaxParameters):
         return np.asarray(np.asarray(orders, dtype=np.float64) * self.mu**2 / 2)
 
 
+class PureCost(MechanismSpec):
+    """The cost of adaptive answers, each pure, composed optimally: by `pure_parts` alone."""
+
+    @property
+    @abstractmethod
+    def pure_parts(self) -> tuple[float, int]:
+        """(loss, n): the session is at most n adaptive answers, each loss-DP."""
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon certified at `delta`."""
+        return pure_epsilon(*self.pure_parts, probability("delta", delta))
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta certified at `epsilon`."""
+        return pure_delta(*self.pure_parts, epsilon)
+
+    def rdp(self, orders: Sequence[float] | Floats) -> Floats:
+        """Return the Renyi divergence of so many randomised responses."""
+        return pure_rdp(*self.pure_parts, orders)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GNMax(GaussianCost, OneScale):
+class OneScaleMax(OneScale, NoisyMaxParameters):
+    """A class for every query that is asked, by noise of one scale."""
+
+    asks_first: ClassVar[bool] = False
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GNMax(GaussianCost, OneScaleMax):
     """Argmax of counts plus discrete Gaussian noise."""
 
     mechanism: ClassVar[str] = "gnmax"
+    vote_noise: ClassVar[str | None] = "gaussian"
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """Noise on each count."""
+        return (Draw("discrete_gaussian", self.scale, "count"),)
+
+    def law(self, counts: Integers) -> Floats:
+        """Return the law of the argmax, ties to the lowest label."""
+        return argmax_law(counts, discrete_gaussian(self.scale))
 
     @property
     def mu(self) -> float:
@@ -164,8 +287,9 @@ class GNMax(GaussianCost, OneScale):
         return compose_mu(2 * self.max_answers * discrete_gaussian_mu(self.scale) ** 2)
 
 
+@register
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ConfidentGNMax(GaussianCost):
+class ConfidentGNMax(GaussianCost, NoisyMaxParameters):
     """Argmax of counts plus discrete Gaussian noise, where the largest count plus noise reaches a threshold; else abstain.
 
     Attributes:
@@ -176,6 +300,8 @@ class ConfidentGNMax(GaussianCost):
     """
 
     mechanism: ClassVar[str] = "confident_gnmax"
+    vote_noise: ClassVar[str | None] = "gaussian"
+    asks_first: ClassVar[bool] = True
 
     threshold: int
     threshold_scale: Fraction
@@ -192,6 +318,25 @@ class ConfidentGNMax(GaussianCost):
     def max_asked(self) -> int:
         """Queries after which the session halts."""
         return self.num_queries
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """Noise on the largest count, and on each count of an answered query."""
+        test = Draw("discrete_gaussian", self.threshold_scale, "query")
+        return test, Draw("discrete_gaussian", self.query_scale, "count")
+
+    def passes(self, counts: Floats) -> Floats:
+        """Return the probability that the noisy largest count reaches the threshold."""
+        return np.asarray(special.ndtr((counts.max(axis=1) - self.threshold) / float(self.threshold_scale)))
+
+    def law(self, counts: Integers) -> Floats:
+        """Return the law of the argmax, ties to the lowest label."""
+        return argmax_law(counts, discrete_gaussian(self.query_scale))
+
+    @classmethod
+    def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
+        """Return sessions of `cutoff` answers, whose test wants 40 votes."""
+        return {**super().audit_options(cutoff, num_queries), "threshold": 40}
 
     @property
     def mu(self) -> float:
@@ -245,39 +390,49 @@ class ConfidentGNMax(GaussianCost):
         )
 
 
+@register
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LNMax(OneScale):
+class LNMax(PureCost, OneScaleMax):
     """Argmax of counts plus discrete Laplace noise."""
 
     mechanism: ClassVar[str] = "lnmax"
+    vote_noise: ClassVar[str | None] = "laplace"
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """Noise on each count."""
+        return (Draw("discrete_laplace", self.scale, "count"),)
+
+    def law(self, counts: Integers) -> Floats:
+        """Return the law of the argmax, ties to the lowest label."""
+        return argmax_law(counts, discrete_laplace(self.scale))
 
     @property
     def pure_parts(self) -> tuple[float, int]:
         """Each answer moves two of the noisy counts by one, and discrete Laplace noise turns that into a loss of +-1/scale."""
         return 1 / float(self.scale), 2 * self.max_answers
 
-    def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon certified at `delta`."""
-        return pure_epsilon(*self.pure_parts, probability("delta", delta))
 
-    def delta(self, epsilon: float) -> float:
-        """Return the smallest delta certified at `epsilon`."""
-        return pure_delta(*self.pure_parts, epsilon)
-
-    def rdp(self, orders: Sequence[float] | Floats) -> Floats:
-        """Return the Renyi divergence of those randomised responses."""
-        return pure_rdp(*self.pure_parts, orders)
-
-
+@register
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Exponential(OneScale):
+class Exponential(OneScaleMax):
     """The exponential mechanism: P(class) proportional to exp(count / scale).
 
     Its exact draws take some exp(1 / scale) rounds, so that a scale below 1/4, which no epsilon of any meaning wants, is refused.
     """
 
     mechanism: ClassVar[str] = "exponential"
+    vote_noise: ClassVar[str | None] = "gumbel"
     FINEST: ClassVar[Fraction] = Fraction(1, 4)
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """Draws for each class, again and again until they decide."""
+        return (Draw("discrete_laplace", self.scale, "count", decides=False),)
+
+    def law(self, counts: Integers) -> Floats:
+        """Return weights exp(count / scale), normalised."""
+        return np.asarray(special.softmax(np.asarray(counts, dtype=np.float64) / float(self.scale)))
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -18,12 +18,14 @@ must be answered whole, or not at all: a vector may have all its length where th
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from teacher_student.arguments import positive_integer
 from teacher_student.privacy.gaussian import compose_mu, discrete_gaussian_mu
 from teacher_student.privacy.noisy_fraction import LARGEST_CLASSES
 from teacher_student.privacy.noisy_max import GaussianCost, OneScale
+from teacher_student.privacy.parameters import Draw
+from teacher_student.privacy.registry import register
 
 STEPS = 64
 """Integer steps into which the root mean square is divided that a teacher's scores have at most."""
@@ -32,6 +34,7 @@ LARGEST_SQUARED_NORM = 1 << 53
 """Of a teacher's scores: what a double holds exactly."""
 
 
+@register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NoisyScores(GaussianCost, OneScale):
     """Sums of integer scores plus discrete Gaussian noise, for at most `max_answers` queries.
@@ -42,6 +45,7 @@ class NoisyScores(GaussianCost, OneScale):
     """
 
     mechanism: ClassVar[str] = "noisy_scores"
+    releases: ClassVar[str] = "scores"
 
     num_classes: int
     steps: int = STEPS
@@ -56,6 +60,16 @@ class NoisyScores(GaussianCost, OneScale):
     def squared_norm(self) -> int:
         """What the squares of one teacher's integers add up to at most, over all queries of the session."""
         return self.steps**2 * self.max_answers * self.num_classes
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """Noise on each sum."""
+        return (Draw("discrete_gaussian", self.scale, "count"),)
+
+    @classmethod
+    def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
+        """Return sessions of `cutoff` answers about three classes."""
+        return {**super().audit_options(cutoff, num_queries), "num_classes": 3}
 
     @property
     def mu(self) -> float:

@@ -1,8 +1,9 @@
-"""What every mechanism's parameters can do: own their cost and recompute it.
+"""`MechanismSpec`: everything that the rest of the program asks of a mechanism, in one frozen object of public numbers.
 
-A `Parameters` object is frozen and holds only public numbers. It is what the sampler reads its scales from *and* what the
-guarantee is recomputed from, so that the two cannot disagree. Scales are dyadic rationals (multiples of 1/256, rounded up):
-the exact value, the double that the sampler is given and the number in the certificate's JSON are then one and the same.
+The sampler reads its scales from the spec, and the guarantee is recomputed from it, so the two cannot disagree. Scales are dyadic
+rationals (multiples of 1/256, rounded up): the exact value, the double that the sampler gets and the number in the certificate's
+JSON are the same. Planner, stand-in, audit, student, release and report ask the spec, too, and never for its name. What a spec
+does not say is an error when it is registered (`registry.register`), so that nothing has to be assumed later.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from teacher_student.arguments import ArgumentError
+from teacher_student.privacy.winning import LAWS
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,11 +66,66 @@ def smallest_scale(fits: Callable[[Fraction], bool], largest: int = LARGEST_SCAL
     return Fraction(high, GRID)
 
 
+class Limit(NamedTuple):
+    """What a session pays for, at most.
+
+    Attributes:
+        name: field of the spec that holds the number: cutoff or max_answers.
+        most: payments after which the session halts.
+        unit: what is paid, in the singular: abstention or answer.
+    """
+
+    name: str
+    most: int
+    unit: str
+
+
+class Draw(NamedTuple):
+    """Integer noise that the sampler draws.
+
+    Attributes:
+        law: name of the law, one of `mechanisms.noise.LAWS`.
+        scale: its scale.
+        per: what one draw is for: session, query or count.
+        decides: whether a value that is drawn once is used once. False where the sampler draws again until the values differ:
+            with a source that repeats itself it would never end.
+    """
+
+    law: str
+    scale: Fraction
+    per: str
+    decides: bool = True
+
+
+RELEASES = ("labels", "counts", "scores", "selection")
+"""Kinds of answers: a class for each query; a noisy number for each class; sums of scores; the best of several sessions."""
+
+UNITS = ("answers", "abstentions", "sessions")
+"""What a session may pay for."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Parameters(ABC):
-    """The public numbers of one calibrated mechanism, with the guarantee that they give."""
+class MechanismSpec(ABC):
+    """The public numbers of one calibrated mechanism, with the guarantee that they give.
+
+    Attributes:
+        mechanism: name in configs and certificates.
+        releases: one of `RELEASES`.
+        pays_for: one of `UNITS`.
+        soft_labels: whether it also answers soft labels (`calibrate_soft`).
+    """
 
     mechanism: ClassVar[str]
+    releases: ClassVar[str]
+    pays_for: ClassVar[str]
+    soft_labels: ClassVar[bool]
+
+    DECLARED: ClassVar[dict[str, tuple[object, ...]]] = {
+        "releases": RELEASES,
+        "pays_for": UNITS,
+        "soft_labels": (True, False),
+    }
+    """Class attributes that a registered mechanism must have, beside its name, and the values that each may have."""
 
     @abstractmethod
     def epsilon(self, delta: float) -> float:
@@ -78,8 +135,28 @@ class Parameters(ABC):
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta certified at `epsilon`, from the fields alone."""
 
+    @classmethod
+    @abstractmethod
+    def calibrate(cls, *, epsilon: float, delta: float, cutoff: int, num_queries: int | None, **options: Any) -> Self:
+        """Return the parameters of least noise that spend at most `epsilon` at `delta`."""
+
     @property
-    def one_session(self) -> Parameters:
+    @abstractmethod
+    def limit(self) -> Limit:
+        """What ends a session."""
+
+    @property
+    @abstractmethod
+    def draws(self) -> tuple[Draw, ...]:
+        """The noise that is drawn; the audit holds the sampler to it."""
+
+    @classmethod
+    @abstractmethod
+    def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
+        """Return options of `calibrate` for an audit of short sessions that may pay `cutoff` times."""
+
+    @property
+    def one_session(self) -> MechanismSpec:
         """The parameters of a single session: these, except where the best of several sessions is released."""
         return self
 
@@ -121,3 +198,67 @@ class Parameters(ABC):
                 f"parameters must be those of {cls.mechanism} ({', '.join(sorted(names))}), got {dict(mapping)!r}"
             )
         return cls(**given)
+
+
+Parameters = MechanismSpec
+"""An older name of the same class."""
+
+
+class Expectation(NamedTuple):
+    """What a session is expected to answer: labels in all, and (rows, C) labels of one class of each column to each row."""
+
+    answers: float
+    labels: Floats
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelSpec(MechanismSpec):
+    """A mechanism that answers a query with a class, or abstains: what planner, stand-in and student need to know of it.
+
+    Attributes:
+        vote_noise: law of the noise on a count, one of `winning.LAWS`, if the answer is the class with the largest noisy count;
+            else None. A student that knows it learns shares of votes.
+        asks_first: whether it tests first that a class has enough votes, with fields and options `threshold`,
+            `threshold_scale`, `test_share` and `num_queries`.
+        ratios: values of the option `threshold_ratio` that a planner tries; none where the calibration has no such option.
+    """
+
+    releases: ClassVar[str] = "labels"
+    vote_noise: ClassVar[str | None]
+    asks_first: ClassVar[bool]
+    ratios: ClassVar[tuple[float, ...]]
+
+    DECLARED: ClassVar[dict[str, tuple[object, ...]]] = {
+        **MechanismSpec.DECLARED,
+        "vote_noise": (*LAWS, None),
+        "asks_first": (True, False),
+        "ratios": (),
+    }
+
+    @classmethod
+    def says_who_wins(cls) -> bool:
+        """Whether planners can tell which class an answer is: a mechanism that answers only with the plurality says that."""
+        return True
+
+    @abstractmethod
+    def first_answer(self, counts: Floats, times: Floats | None = None) -> Floats:
+        """Return the law of the answer to the first query of a session; what is missing to 1 is the chance of an abstention.
+
+        Args:
+            counts: (rows, C) votes, one row for each query; need not be whole.
+            times: (rows, C) number of classes that a column stands for; None for one each.
+
+        Returns:
+            (rows, C) probabilities of one class of each column. A planner needs no more than three digits.
+        """
+
+    @abstractmethod
+    def expected_labels(self, counts: Floats, weights: Floats, num_queries: int, times: Floats | None = None) -> Expectation:
+        """Return the answers to expect of `num_queries` queries before the session halts.
+
+        Args:
+            counts: (rows, C) votes.
+            weights: (rows,) probabilities of the rows; each query is drawn from them.
+            num_queries: queries that wait for an answer.
+            times: as in `first_answer`.
+        """

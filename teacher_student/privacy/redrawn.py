@@ -23,6 +23,7 @@ from scipy.special import expit, gammaln, logsumexp
 from teacher_student.arguments import ArgumentError, positive_integer
 from teacher_student.privacy.distributions import LARGEST_SUMMED
 from teacher_student.privacy.parameters import round_up, smallest_scale
+from teacher_student.privacy.registry import register
 from teacher_student.privacy.threshold import RELEASE_SHARE, ThresholdParameters, refuse_options
 
 
@@ -33,6 +34,7 @@ class RedrawnThreshold(ThresholdParameters):
     threshold_noise: ClassVar[str] = "discrete_laplace"
     query_noise: ClassVar[str] = "discrete_laplace"
     redraw: ClassVar[bool] = True
+    ratios: ClassVar[tuple[float, ...]] = ()
 
     @property
     def run_epsilon(self) -> float:
@@ -64,6 +66,7 @@ class RedrawnThreshold(ThresholdParameters):
         return optimal_delta(self.run_epsilon, self.cutoff, epsilon)
 
 
+@register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StabilityRedraw(RedrawnThreshold):
     """The printed loop, its T runs composed optimally."""
@@ -85,6 +88,7 @@ class StabilityRedraw(RedrawnThreshold):
         return dataclasses.replace(draft, threshold=draft.smallest_threshold(RELEASE_SHARE * delta))
 
 
+@register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StabilityPaper(RedrawnThreshold):
     """The printed calibration with the fewest corrections that make its theorem true.
@@ -100,6 +104,11 @@ class StabilityPaper(RedrawnThreshold):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "num_queries", positive_integer("num_queries", self.num_queries))
+
+    @property
+    def max_asked(self) -> float:
+        """The queries that the threshold was set for."""
+        return self.num_queries
 
     def _test_epsilon(self, delta: float) -> float:
         """Advanced composition of T runs (Dwork, Rothblum, Vadhan 2010), or plain composition where that is less."""

@@ -32,9 +32,10 @@ import numpy as np
 
 from teacher_student.arguments import ArgumentError, Floats, positive_integer, positive_number, probability
 from teacher_student.privacy.accountant import renyi_of
-from teacher_student.privacy.calibration import calibrate
+from teacher_student.privacy.calibration import calibrate, parameters_from_dict
 from teacher_student.privacy.kappa import ORDERS, to_delta, to_epsilon
-from teacher_student.privacy.parameters import Parameters
+from teacher_student.privacy.parameters import Draw, Limit, MechanismSpec
+from teacher_student.privacy.registry import register
 
 MOST_REPETITIONS = 10_000
 """Largest mean number of runs."""
@@ -43,8 +44,9 @@ _STEPS = 10
 """Halvings of the interval in which the epsilon of one run lies: a thousandth of the budget may stay unspent."""
 
 
+@register
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PrivateSelection(Parameters):
+class PrivateSelection(MechanismSpec):
     """A geometric number of sessions, of which the best is released.
 
     Attributes:
@@ -57,21 +59,46 @@ class PrivateSelection(Parameters):
     """
 
     mechanism: ClassVar[str] = "private_selection"
+    releases: ClassVar[str] = "selection"
+    pays_for: ClassVar[str] = "sessions"
+    soft_labels: ClassVar[bool] = False
 
-    session: Parameters
+    session: MechanismSpec
     repetitions: int
 
     def __post_init__(self) -> None:
         positive_integer("repetitions", self.repetitions, minimum=2, maximum=MOST_REPETITIONS)
-        if not isinstance(self.session, Parameters) or isinstance(self.session, PrivateSelection):
+        if not isinstance(self.session, MechanismSpec) or isinstance(self.session, PrivateSelection):
             raise ArgumentError(f"session must be the parameters of one mechanism, got {self.session!r}")
         if renyi_of(self.session, ORDERS[:1]) is None:
             raise ArgumentError(f"session must have a Renyi bound, got {self.session.mechanism}")
 
     @property
-    def one_session(self) -> Parameters:
+    def one_session(self) -> MechanismSpec:
         """The parameters of the session whose labels were released."""
         return self.session
+
+    @property
+    def limit(self) -> Limit:
+        """What ends the session whose labels were released."""
+        return self.session.limit
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """The noise of each session."""
+        return self.session.draws
+
+    @classmethod
+    def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
+        """Refuse: its sessions are audited."""
+        del cutoff, num_queries
+        raise ArgumentError("mechanism must be that of the sessions, got private_selection")
+
+    @classmethod
+    def calibrate(cls, *, epsilon: float, delta: float, cutoff: int | None, num_queries: int | None, **options: Any) -> Self:
+        """Refuse: `calibrate_selection` needs the mechanism of the sessions, too."""
+        del epsilon, delta, cutoff, num_queries, options
+        raise ArgumentError("mechanism must be that of the sessions, got private_selection; use calibrate_selection")
 
     @property
     def release_delta(self) -> float:
@@ -103,8 +130,6 @@ class PrivateSelection(Parameters):
     @classmethod
     def from_dict(cls, mapping: Mapping[str, Any]) -> Self:
         """Return what `to_dict` wrote."""
-        from teacher_student.privacy.calibration import parameters_from_dict  # which itself knows this class
-
         session = mapping.get("session")
         if isinstance(session, Mapping) and session.get("mechanism") == cls.mechanism:
             raise ArgumentError("session must be the parameters of one mechanism, got another selection")

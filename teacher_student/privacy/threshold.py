@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -11,10 +12,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from teacher_student.arguments import ArgumentError, Floats, positive_integer, positive_number
+from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer, positive_number
 from teacher_student.privacy import distributions
 from teacher_student.privacy.distributions import ROUNDING, Window, laplace_difference_tail, log_refusal
-from teacher_student.privacy.parameters import Parameters, check_scale
+from teacher_student.privacy.parameters import Draw, Expectation, LabelSpec, Limit, check_scale
+from teacher_student.privacy.winning import expected_minimum
 
 LARGEST_THRESHOLD = 1 << 40
 LARGEST_CUTOFF = 1_000_000
@@ -30,7 +32,7 @@ WINDOWS: dict[str, Callable[[Fraction], Window]] = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ThresholdParameters(Parameters):
+class ThresholdParameters(LabelSpec):
     """Answer iff distance + query noise > threshold + threshold noise; halt at the cutoff.
 
     Attributes:
@@ -40,9 +42,20 @@ class ThresholdParameters(Parameters):
         cutoff: T, refusals that are paid before the session halts (for soft labels the unit budget U).
     """
 
+    pays_for: ClassVar[str] = "abstentions"
+    soft_labels: ClassVar[bool] = True
+    vote_noise: ClassVar[str | None] = None
+    asks_first: ClassVar[bool] = False
     threshold_noise: ClassVar[str]
     query_noise: ClassVar[str]
     redraw: ClassVar[bool]
+
+    DECLARED: ClassVar[dict[str, tuple[object, ...]]] = {
+        **LabelSpec.DECLARED,
+        "threshold_noise": ("discrete_gaussian", "discrete_laplace"),
+        "query_noise": ("two_geometrics", "discrete_laplace"),
+        "redraw": (True, False),
+    }
 
     threshold_scale: Fraction
     query_scale: Fraction
@@ -57,9 +70,62 @@ class ThresholdParameters(Parameters):
         object.__setattr__(self, "cutoff", check_cutoff(self.cutoff))
 
     @classmethod
-    @abstractmethod
-    def calibrate(cls, *, epsilon: float, delta: float, cutoff: int, num_queries: int | None, **options: Any) -> Self:
-        """Return the parameters that spend at most `epsilon` at `delta`."""
+    def calibrate_soft(cls, *, epsilon: float, delta: float, cutoff: int, num_queries: int | None = None, **options: Any) -> Self:
+        """Return the parameters for soft labels: `cutoff` unstable queries pay two units each."""
+        return cls.calibrate(epsilon=epsilon, delta=delta, cutoff=check_cutoff(2 * cutoff), num_queries=num_queries, **options)
+
+    @classmethod
+    def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
+        """Return a number of queries, which the printed constants need."""
+        return {"num_queries": 20 * cutoff if num_queries is None else num_queries}
+
+    @property
+    def limit(self) -> Limit:
+        """Refusals that are paid."""
+        return Limit("cutoff", self.cutoff, "abstention")
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """The threshold's noise and each query's."""
+        threshold = Draw(self.threshold_noise, self.threshold_scale, "session")
+        return threshold, Draw(self.query_noise, self.query_scale, "query")
+
+    @property
+    def max_asked(self) -> float:
+        """Queries after which the session halts, infinite unless the calibration was made for a number of them."""
+        return math.inf
+
+    def refusal(self, distance: Integers) -> tuple[Floats, Floats]:
+        """Return P(refused) at each `distance` (n,) given each value of the threshold's noise, (n, values), and P(value)."""
+        support, mass = thinned_noise(self.threshold_noise, self.threshold_scale)
+        short = distance[:, np.newaxis] - self.threshold - support
+        return np.exp(log_refusal(self.query_noise, short, self.query_scale)), mass
+
+    def first_answer(self, counts: Floats, times: Floats | None = None) -> Floats:
+        """Return P(answered) for the plurality of each row, and 0 for all others."""
+        distance, plurality = distance_of(counts, times)
+        refused, mass = self.refusal(distance)
+        found = np.zeros(counts.shape)
+        found[np.arange(len(counts)), plurality] = 1 - refused @ mass
+        return found
+
+    def expected_labels(self, counts: Floats, weights: Floats, num_queries: int, times: Floats | None = None) -> Expectation:
+        """Return the labels until the cutoff is spent; an answer is always the plurality's.
+
+        One threshold: the expectation over it. Redrawn thresholds: as if every query had its own, with the mean refusal.
+        """
+        distance, plurality = distance_of(counts, times)
+        levels, place = np.unique(distance, return_inverse=True)
+        refused, mass = self.refusal(levels)
+        if self.redraw:
+            refused, mass = refused @ mass[:, np.newaxis], np.ones(1)
+        weight = np.bincount(place, weights=weights)
+        unanswered = np.clip(weight @ refused, 1e-15, 1)
+        asked = expected_minimum(self.cutoff, num_queries, unanswered) / unanswered
+        answers = float(mass @ (asked * (1 - unanswered)))
+        labels = np.zeros(counts.shape)
+        labels[np.arange(len(counts)), plurality] = weights * (((1 - refused) * asked) @ mass)[place]
+        return Expectation(answers, labels)
 
     @abstractmethod
     def _test_epsilon(self, delta: float) -> float:
@@ -128,6 +194,27 @@ class ThresholdParameters(Parameters):
             middle = (low + high) // 2
             low, high = (low, middle) if costs(middle) <= delta else (middle + 1, high)
         return low
+
+
+def distance_of(counts: Floats, times: Floats | None) -> tuple[Integers, Integers]:
+    """Return the halved distance and the plurality of each row of counts (rows, C); `times` as in `LabelSpec.first_answer`."""
+    plurality = np.asarray(counts.argmax(axis=1), dtype=np.int64)
+    rivals = np.where(np.ones(counts.shape) if times is None else times > 0, counts, -np.inf)
+    top = rivals[np.arange(len(counts)), plurality]
+    if times is None or (times[np.arange(len(counts)), plurality] <= 1).all():
+        rivals[np.arange(len(counts)), plurality] = -np.inf
+    second = rivals.max(axis=1)
+    gap = np.round(top - np.where(np.isfinite(second), second, 0), 6)
+    return np.maximum(0, np.ceil(gap / 2).astype(np.int64) - 1), plurality
+
+
+@functools.lru_cache(maxsize=64)
+def thinned_noise(law: str, scale: Fraction) -> tuple[Integers, Floats]:
+    """Return the threshold's noise, thinned to at most some thousand values: expectations need no more."""
+    window = WINDOWS[law](scale)
+    stride = max(1, len(window.support) // 2000)
+    support, mass = window.support[stride // 2 :: stride], np.add.reduceat(window.mass, np.arange(0, len(window.mass), stride))
+    return support[: len(mass)], mass[: len(support)] / mass[: len(support)].sum()
 
 
 def check_cutoff(value: object) -> int:

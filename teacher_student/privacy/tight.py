@@ -22,6 +22,7 @@ from teacher_student.arguments import ArgumentError, Floats, positive_number
 from teacher_student.privacy.distributions import LARGEST_SUMMED
 from teacher_student.privacy.kappa import kappa, to_delta, to_epsilon
 from teacher_student.privacy.parameters import round_up, smallest_scale
+from teacher_student.privacy.registry import register
 from teacher_student.privacy.threshold import RELEASE_SHARE, ThresholdParameters, refuse_options
 
 RATIO = 1.8
@@ -34,6 +35,7 @@ class OneThreshold(ThresholdParameters):
 
     threshold_noise: ClassVar[str] = "discrete_gaussian"
     redraw: ClassVar[bool] = False
+    ratios: ClassVar[tuple[float, ...]] = (1.3, 1.8, 2.5, 3.5, 5.0)
 
     def rdp(self, orders: Sequence[float] | Floats) -> Floats:
         """Return the Renyi bound of the test part at `orders`."""
@@ -83,6 +85,7 @@ class OneThreshold(ThresholdParameters):
         return dataclasses.replace(draft, threshold=draft.smallest_threshold(RELEASE_SHARE * delta))
 
 
+@register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stability(OneThreshold):
     """One threshold, one-sided query noise: minus the sum of two geometrics. The default."""
@@ -91,6 +94,7 @@ class Stability(OneThreshold):
     query_noise: ClassVar[str] = "two_geometrics"
 
 
+@register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StabilityLaplace(OneThreshold):
     """One threshold, two-sided query noise; for comparison."""

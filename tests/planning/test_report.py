@@ -14,7 +14,7 @@ from teacher_student.labels import HALTED
 from teacher_student.mechanisms import GeneratorNoise, build_mechanism
 from teacher_student.planning.report import plan
 from teacher_student.planning.request import Request, choose_cutoff, choose_parameters
-from teacher_student.planning.yields import correct, expected, expected_minimum, smallest_gap
+from teacher_student.planning.yields import correct, expected, smallest_gap
 from teacher_student.privacy import (
     MECHANISMS,
     ConfidentGNMax,
@@ -25,6 +25,7 @@ from teacher_student.privacy import (
     Stability,
     StabilityRedraw,
 )
+from teacher_student.privacy.winning import expected_minimum
 
 SIZES: dict[str, Any] = {"num_teachers": 400, "num_queries": 1000, "epsilon": 1.0, "delta": 1e-5}
 
