@@ -12,8 +12,8 @@ from teacher_student.aggregation.votes import Table, check_counts, check_num_tea
 from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer
 from teacher_student.mechanisms.interface import build_mechanism
 from teacher_student.mechanisms.noise import Noise
-from teacher_student.privacy import NoisyMaxParameters, Parameters, calibrate
-from teacher_student.privacy.calibration import REGISTRY
+from teacher_student.privacy import MechanismSpec, calibrate
+from teacher_student.privacy.registry import LABELS
 
 
 class LabelSession(Session):
@@ -24,7 +24,7 @@ class LabelSession(Session):
         epsilon: for all answers of the session together.
         delta: for all answers of the session together.
         cutoff: paid non-answers before the session halts; None lets the planner choose it from public sizes.
-        mechanism: stability, stability_paper, stability_redraw, stability_laplace, gnmax, confident_gnmax, lnmax or exponential.
+        mechanism: a name of `privacy.MECHANISMS`, such as stability, gnmax or confident_gnmax.
         state: an SQLite file that keeps the session across restarts and processes, or None for memory. Reopened with the same
             arguments, the session goes on under the same noisy threshold with what is left of its cutoff.
         num_queries: most queries ever asked; some calibrations need it and answer no more than that.
@@ -120,9 +120,9 @@ def choose(
     num_teachers: int,
     num_classes: int,
     **options: Any,
-) -> Parameters:
+) -> MechanismSpec:
     """Return calibrated parameters; without a cutoff the planner chooses it, from public sizes alone."""
-    noisy_maximum = issubclass(REGISTRY[choice("mechanism", mechanism, REGISTRY)], NoisyMaxParameters)
+    kind = LABELS[choice("mechanism", mechanism, LABELS)]
     if cutoff is None:
         if num_queries is None:
             raise ArgumentError("cutoff must be given where num_queries is not, got None")
@@ -141,6 +141,6 @@ def choose(
             delta=delta,
             num_classes=request.num_classes,
         )
-    if noisy_maximum:
+    if kind.pays_for == "answers":
         options["num_teachers"] = num_teachers
     return calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)

@@ -22,7 +22,7 @@ from teacher_student.aggregation.session import Keeping, Session, check_account,
 from teacher_student.arguments import ArgumentError, choice, listed, positive_integer
 from teacher_student.mechanisms.interface import build_mechanism
 from teacher_student.mechanisms.noise import Noise
-from teacher_student.privacy.calibration import REGISTRY
+from teacher_student.privacy.registry import LABELS
 from teacher_student.privacy.selection import PrivateSelection, calibrate_selection
 
 NOT_COVERED = (
@@ -79,7 +79,7 @@ def select_privately(
         ArgumentError: bad input, or a cost that the account does not cover; nothing was spent.
     """
     classes = positive_integer("num_classes", num_classes)
-    choice("mechanism", mechanism, REGISTRY)
+    choice("mechanism", mechanism, LABELS)
     tables = [check_votes(None, counts, classes, num_teachers) for counts in listed("candidates", candidates)]
     if len({len(table) for table in tables}) != 1:
         raise ArgumentError(f"candidates must be one or more tables of votes on the same queries, got {len(tables)} that differ")

@@ -13,7 +13,7 @@ from teacher_student.aggregation.folder import check_against, count_abstentions
 from teacher_student.aggregation.saved_release import SavedRelease
 from teacher_student.arguments import ArgumentError, Integers, whole_numbers
 from teacher_student.labels import HALTED
-from teacher_student.privacy import Certificate, NoisyFraction, NoisyMaxParameters, NoisyScores
+from teacher_student.privacy import Certificate
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -58,10 +58,10 @@ class Release(SavedRelease):
 
 def _check(labels: Integers, certificate: Certificate) -> None:
     """Refuse labels that are not the certificate's: every paid non-answer costs a unit; of a noisy maximum, every answer."""
-    if isinstance(certificate.parameters, NoisyFraction | NoisyScores):
+    session = certificate.parameters.one_session
+    if session.releases != "labels":
         raise ArgumentError(f"certificate must be of released classes, got one of {certificate.mechanism}")
-    noisy_maximum = isinstance(certificate.parameters.one_session, NoisyMaxParameters)
-    paid = int((labels >= 0).sum()) if noisy_maximum else count_abstentions(labels)
+    paid = int((labels >= 0).sum()) if session.pays_for == "answers" else count_abstentions(labels)
     check_against(certificate, labels, least_paid=paid, most_paid=paid)
     classes = certificate.used.get("num_classes")
     if not isinstance(classes, int) or (labels >= classes).any():

@@ -23,8 +23,7 @@ from teacher_student.mechanisms.noise import Noise
 from teacher_student.mechanisms.soft_histogram import bins_of_width, check_bins, histograms
 from teacher_student.mechanisms.soft_label import SoftLabelRelease, scores_of
 from teacher_student.privacy import ThresholdParameters, calibrate_soft
-
-MECHANISMS = ("stability", "stability_paper", "stability_redraw", "stability_laplace")
+from teacher_student.privacy.registry import SOFT_LABELS
 
 
 class SoftLabelSession(Session):
@@ -78,8 +77,8 @@ class SoftLabelSession(Session):
         hyperparameters: str = "fixed",
         **options: Any,
     ) -> None:
-        if not isinstance(mechanism, str) or mechanism not in MECHANISMS:
-            raise ArgumentError(f"mechanism must be one of {', '.join(MECHANISMS)} for soft labels; got {mechanism!r}")
+        if not isinstance(mechanism, str) or mechanism not in SOFT_LABELS:
+            raise ArgumentError(f"mechanism must be one of {', '.join(SOFT_LABELS)} for soft labels; got {mechanism!r}")
         self._bins = int(check_bins(bins, 1)[0]) if bin_width is None else bins_of_width(bin_width)
         self._classes = None if num_classes is None else positive_integer("num_classes", num_classes, minimum=2)
         self._num_teachers = check_num_teachers(num_teachers)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,8 @@ from teacher_student.auditing.soft_checks import SOFT_SESSIONS, soft_checks, sof
 from teacher_student.auditing.twins import CLAIMED, Subject, claimed, threshold_twins
 from teacher_student.mechanisms.noise import GeneratorNoise, Noise, SystemNoise
 from teacher_student.mechanisms.soft_histogram import SMALLEST_NUMBER_OF_BINS
-from teacher_student.privacy import MECHANISMS, NoisyMaxParameters, calibrate, calibrate_soft
-
-THRESHOLD_MECHANISMS = tuple(name for name in MECHANISMS if name.startswith("stability"))
-"""Those that have soft labels."""
+from teacher_student.privacy import calibrate, calibrate_soft
+from teacher_student.privacy.registry import LABELS, SOFT_LABELS
 
 Progress = Callable[[int, int, str], None]
 """Called with sessions done, sessions in all, and what is being run."""
@@ -139,8 +136,8 @@ def audit(
     probability("false_alarm", false_alarm)
     if seed is not None:
         positive_integer("seed", seed, minimum=0)
-    choice("mechanism", mechanism, MECHANISMS if bins is None else THRESHOLD_MECHANISMS)
-    sizes = {**_sizes(mechanism, cutoff, num_queries), **options}
+    known = LABELS if bins is None else SOFT_LABELS
+    sizes = {**known[choice("mechanism", mechanism, known)].audit_options(cutoff, num_queries), **options}
     if bins is None:
         parameters = calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, **sizes)
         subjects, checks, sessions = _programme(parameters, twins)
@@ -159,18 +156,9 @@ def audit(
     return AuditReport(mechanism, parameters, epsilon, delta, trials, false_alarm, tuple(rows))
 
 
-def _sizes(mechanism: str, cutoff: int, num_queries: int | None) -> dict[str, Any]:
-    """Return small public sizes: noisy maxima answer `cutoff` queries, and the paper's constants want a number of queries."""
-    if mechanism.startswith("stability"):
-        return {"num_queries": 20 * cutoff if num_queries is None else num_queries}
-    queries = cutoff if num_queries is None else num_queries
-    sizes = {"num_queries": queries, "max_answers": min(cutoff, queries)}
-    return {**sizes, "threshold": 40} if mechanism == "confident_gnmax" else sizes
-
-
 def _programme(parameters: Any, twins: bool) -> tuple[list[Subject], tuple[Check, ...], int]:
     """Return who is audited, by which checks, and the sessions for each in units of the trials."""
-    if isinstance(parameters, NoisyMaxParameters):
+    if parameters.pays_for == "answers":
         broken = noisy_twins(parameters) if twins else []
         return [noisy_claimed(parameters), *broken], NOISY_CHECKS, NOISY_SESSIONS
     broken = threshold_twins(parameters) if twins else []
@@ -181,23 +169,12 @@ def sampler_rows(parameters: Any, draws: int, false_alarm: float) -> list[Row]:
     """Compare the exact samplers, at the scales in use, with their laws."""
     noise = SystemNoise()
     rows = []
-    for law, scale in _samplers(parameters):
+    for law, scale in dict.fromkeys((draw.law, draw.scale) for draw in parameters.draws):
         result = compare_noise(noise.draw(law, scale, draws), law, float(scale), false_alarm)
         measured = f"p {result.p_value:.1e} ({result.cell})"
         stated = stated_power(law, float(scale), draws, false_alarm)
         rows.append(Row(CLAIMED, f"sampler, {law}", stated, measured, result.accepted))
     return rows
-
-
-def _samplers(parameters: Any) -> list[tuple[str, Fraction]]:
-    if isinstance(parameters, NoisyMaxParameters):
-        law = "discrete_gaussian" if "gnmax" in parameters.mechanism else "discrete_laplace"
-        names = (field.name for field in dataclasses.fields(parameters))
-        return [(law, getattr(parameters, name)) for name in names if name.endswith("scale")]
-    return [
-        (parameters.threshold_noise, parameters.threshold_scale),
-        (parameters.query_noise, parameters.query_scale),
-    ]
 
 
 class _Counter:

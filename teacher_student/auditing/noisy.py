@@ -10,7 +10,7 @@ Queries are independent of each other, so a session composes from its queries.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,19 +20,31 @@ from teacher_student.auditing.laws import THRESHOLD_LAWS, IntegerLaw
 from teacher_student.auditing.outcomes import Outcomes, product
 from teacher_student.labels import ABSTAIN, HALTED
 
+ITS_OWN = "its own"
+"""Noise of a mechanism whose law is not written down here: the audit takes `NoisyMaxParameters.law`, which must be exact."""
+
+WRITTEN_AGAIN = {
+    "gnmax": "discrete_gaussian",
+    "confident_gnmax": "discrete_gaussian",
+    "lnmax": "discrete_laplace",
+    "exponential": "exponential",
+}
+"""Mechanisms whose law does not come from `privacy/`."""
+
 
 @dataclasses.dataclass(frozen=True)
 class NoisyMaxLaw:
     """A noisy maximum as laws alone.
 
     Attributes:
-        noise: law of the noise on every count, or "exponential" for P(label) proportional to e^(count / scale).
+        noise: law of the noise on every count, or "exponential" for P(label) proportional to e^(count / scale), or `ITS_OWN`.
         scale: its scale.
         max_answers: labels released at most.
         test_threshold: what the noisy top count must reach, or None for no test.
         test_scale: scale of the test's noise, a discrete Gaussian.
         max_asked: queries asked at most, or None.
         reuse: a broken mechanism whose noise is the same for every count, so that it decides nothing.
+        own: the law of an answer, from counts (C,) to probabilities (C,), where `noise` is `ITS_OWN`.
     """
 
     noise: str
@@ -42,20 +54,24 @@ class NoisyMaxLaw:
     test_scale: float | None = None
     max_asked: int | None = None
     reuse: bool = False
+    own: Callable[[Integers], Floats] | None = None
 
     def __post_init__(self) -> None:
-        choice("noise", self.noise, [*THRESHOLD_LAWS, "exponential"])
+        choice("noise", self.noise, [*THRESHOLD_LAWS, "exponential", ITS_OWN])
+        if (self.own is None) != (self.noise != ITS_OWN):
+            raise ArgumentError(f"own must be given where noise is {ITS_OWN!r}, and nowhere else")
         if (self.test_threshold is None) != (self.test_scale is None):
             raise ArgumentError("test_threshold and test_scale must be given together")
 
     @classmethod
     def of(cls, parameters: Any) -> NoisyMaxLaw:
-        """Return the law that `parameters` (a NoisyMaxParameters) promise."""
-        noise = {"lnmax": "discrete_laplace", "exponential": "exponential"}.get(parameters.mechanism, "discrete_gaussian")
-        if parameters.mechanism != "confident_gnmax":
-            return cls(noise, float(parameters.scale), parameters.max_answers)
-        test = (parameters.threshold, float(parameters.threshold_scale))
-        return cls(noise, float(parameters.query_scale), parameters.max_answers, *test, parameters.num_queries)
+        """Return the law that `parameters` (a NoisyMaxParameters) promise: written down here a second time, or its own."""
+        noise = WRITTEN_AGAIN.get(parameters.mechanism, ITS_OWN)
+        found = cls(noise, parameters.vote_scale, parameters.max_answers, own=parameters.law if noise == ITS_OWN else None)
+        if not parameters.asks_first:
+            return found
+        test = {"test_threshold": parameters.threshold, "test_scale": float(parameters.threshold_scale)}
+        return dataclasses.replace(found, **test, max_asked=parameters.max_asked)
 
     def chances(self, counts: Integers) -> Floats:
         """Return the probabilities (C + 1,) of each label and, last, of "unanswered", for one query's counts (C,)."""
@@ -69,6 +85,8 @@ class NoisyMaxLaw:
     def _label_chances(self, counts: Integers) -> Floats:
         if self.reuse:
             return np.eye(len(counts))[int(counts.argmax())]
+        if self.own is not None:
+            return self.own(counts)
         if self.noise == "exponential":
             weights = np.exp((counts - counts.max()) / self.scale)
             return np.asarray(weights / weights.sum())

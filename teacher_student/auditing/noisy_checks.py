@@ -6,7 +6,7 @@
 | noise_halved | every scale halved |
 | scale_0.7, scale_1.3 | every scale wrong |
 | test_noise_0.7 | Confident-GNMax tests with too little noise |
-| noise_reused | one draw for all counts, which then decides nothing (not for the exponential mechanism, which would not end) |
+| noise_reused | one draw for all counts, which then decides nothing (not where the sampler would draw for ever) |
 
 The checks are those of `checks`, for sessions that pay for answers: exact divergence on contested votes, the cap, the draws, and
 sampled transcripts against their law.
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -29,10 +28,10 @@ from teacher_student.auditing.outcomes import Outcomes
 from teacher_student.auditing.pairs import NeighbourVotes, contested
 from teacher_student.auditing.sampled import sessions
 from teacher_student.auditing.search import Score, exact_epsilon, sampled_epsilon
-from teacher_student.auditing.twins import CLAIMED, ReusedNoise, Subject
+from teacher_student.auditing.twins import CLAIMED, ReusedNoise, Subject, mutants
 from teacher_student.labels import HALTED
 from teacher_student.mechanisms.interface import build_mechanism
-from teacher_student.privacy.parameters import round_up
+from teacher_student.privacy.parameters import Draw
 
 GAPS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 """Gaps that are tried, in standard deviations of the difference of two noisy counts."""
@@ -41,17 +40,10 @@ GAPS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 def noisy_twins(parameters: Any) -> list[Subject]:
     """Return the broken twins of the noisy maximum with these parameters, each claiming their guarantee."""
     true = noisy_claimed(parameters)
-    scales = [field.name for field in dataclasses.fields(parameters) if field.name.endswith("scale")]
-    twins = [_altered(true, name, dict.fromkeys(scales, factor)) for name, factor in _WRONG_SCALES.items()]
-    if "threshold_scale" in scales:
-        twins.append(_altered(true, "test_noise_0.7", {"threshold_scale": 0.7}))
-    twins.append(_altered(true, "one_answer_more", {}, answers=1))
-    if parameters.mechanism != "exponential":
-        twins.append(_reusing(true, "discrete_laplace" if parameters.mechanism == "lnmax" else "discrete_gaussian"))
-    return twins
-
-
-_WRONG_SCALES = {"noise_halved": 0.5, "scale_0.7": 0.7, "scale_1.3": 1.3}
+    return [
+        *mutants(true, NoisyMaxLaw.of),
+        *(_reusing(true, draw) for draw in parameters.draws if draw.per == "count" and draw.decides),
+    ]
 
 
 def noisy_claimed(parameters: Any) -> Subject:
@@ -59,22 +51,11 @@ def noisy_claimed(parameters: Any) -> Subject:
     return Subject(CLAIMED, build_mechanism(parameters), parameters, NoisyMaxLaw.of(parameters))
 
 
-def _altered(true: Subject, name: str, factors: dict[str, float], answers: int = 0) -> Subject:
-    changed: dict[str, Any] = {
-        field: round_up(getattr(true.claimed, field) * Fraction(factor)) for field, factor in factors.items()
-    }
-    if answers:
-        changed["max_answers"] = true.claimed.max_answers + answers
-        if hasattr(true.claimed, "num_queries"):
-            changed["num_queries"] = true.claimed.num_queries + answers
-    actual = dataclasses.replace(true.claimed, **changed)
-    return dataclasses.replace(true, name=name, mechanism=build_mechanism(actual), law=NoisyMaxLaw.of(actual))
-
-
-def _reusing(true: Subject, law: str) -> Subject:
-    scale = getattr(true.claimed, "query_scale", None) or true.claimed.scale
+def _reusing(true: Subject, draw: Draw) -> Subject:
     reused = dataclasses.replace(_law(true), reuse=True)
-    return dataclasses.replace(true, name="noise_reused", law=reused, tamper=lambda noise: ReusedNoise(noise, law, scale))
+    return dataclasses.replace(
+        true, name="noise_reused", law=reused, tamper=lambda noise: ReusedNoise(noise, draw.law, draw.scale)
+    )
 
 
 def _law(subject: Subject) -> NoisyMaxLaw:
@@ -133,9 +114,7 @@ def noisy_draws(subject: Subject, setting: Setting) -> Row:
     votes = votes_of_gap(_law(subject), 9, parameters.max_asked, clear=9.0)
     source = subject.tamper(heard)
     labels, _ = subject.mechanism.answer(votes.counts, subject.mechanism.start(source), source)
-    law = "discrete_gaussian" if "gnmax" in parameters.mechanism else "discrete_laplace"
-    names = [field.name for field in dataclasses.fields(parameters) if field.name.endswith("scale")]
-    stated = {(law, getattr(parameters, name)) for name in names}
+    stated = {(draw.law, draw.scale) for draw in parameters.draws}
     strange = [draw for draw in heard.draws if (draw.law, draw.scale) not in stated]
     drawn, needed = sum(len(draw.values) for draw in heard.draws), votes.counts.shape[1] * int((labels >= 0).sum())
     seen = f"{drawn} draws for {needed} noisy counts"

@@ -27,7 +27,7 @@ from teacher_student.auditing.pairs import Statistic, halved_distance, printed_d
 from teacher_student.auditing.wrapped_noise import WrappedNoise
 from teacher_student.mechanisms.interface import Mechanism, State, build_mechanism
 from teacher_student.mechanisms.noise import Noise
-from teacher_student.privacy.parameters import Parameters, round_up
+from teacher_student.privacy.parameters import Parameters
 
 CLAIMED = "claimed"
 """Name of the subject that is the mechanism itself."""
@@ -112,15 +112,20 @@ def _redrawing(parameters: Any) -> Mechanism:
     return build_mechanism(kind(**fields))
 
 
+def mutants(true: Subject, law_of: Callable[[Any], ThresholdLaw | NoisyMaxLaw]) -> list[Subject]:
+    """Return twins whose mechanism runs on other parameters than it claims, as the spec names them."""
+    return [
+        dataclasses.replace(true, name=name, mechanism=build_mechanism(actual), law=law_of(actual))
+        for name, actual in true.claimed.mutants().items()
+    ]
+
+
 def threshold_twins(parameters: Any) -> list[Subject]:
     """Return the broken twins of the threshold mechanism with these parameters, each claiming their guarantee."""
     true = claimed(parameters)
     twins = [
         dataclasses.replace(true, name="sensitivity_two", mechanism=_SensitivityTwo(true.mechanism), statistic=printed_distance),
-        _altered(true, "one_payment_more", cutoff=parameters.cutoff + 1),
-        _altered(true, "noise_halved", threshold_scale=0.5, query_scale=0.5),
-        *(_altered(true, f"threshold_scale_{factor}", threshold_scale=factor) for factor in (0.7, 1.3)),
-        *(_altered(true, f"query_scale_{factor}", query_scale=factor) for factor in (0.7, 1.3)),
+        *mutants(true, ThresholdLaw.of),
     ]
     if parameters.redraw:
         return twins
@@ -137,14 +142,3 @@ def threshold_twins(parameters: Any) -> list[Subject]:
         law=dataclasses.replace(ThresholdLaw.of(parameters), redraw=True),
     )
     return [*twins, reused, redrawn]
-
-
-def _altered(true: Subject, name: str, *, cutoff: int | None = None, **factors: float) -> Subject:
-    """Return a twin whose mechanism runs on other parameters than it claims; scales stay on the grid."""
-    changed: dict[str, Any] = {
-        field: round_up(getattr(true.claimed, field) * Fraction(factor)) for field, factor in factors.items()
-    }
-    if cutoff is not None:
-        changed["cutoff"] = cutoff
-    actual = dataclasses.replace(true.claimed, **changed)
-    return dataclasses.replace(true, name=name, mechanism=build_mechanism(actual), law=ThresholdLaw.of(actual))

@@ -18,6 +18,7 @@ from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Run, Teachers
 from teacher_student.privacy import Parameters
+from teacher_student.privacy.registry import ANSWERING
 from teacher_student.student import Student, Targets
 
 AnyRelease = Release | SoftRelease | FractionRelease | ScoreRelease
@@ -55,8 +56,9 @@ class Answers(Protocol):
 
 def answers_of(settings: RunSettings) -> Answers:
     """Return the way that the settings ask for: noisy sums by their mechanism, soft labels where bins are set, else labels."""
-    if settings.privacy.mechanism == fractions.MECHANISM:
+    kind = ANSWERING.get(settings.privacy.mechanism)
+    if kind is not None and kind.releases == "counts":
         return fractions
-    if settings.privacy.mechanism == scores.MECHANISM:
+    if kind is not None and kind.releases == "scores":
         return scores
     return hard_labels if settings.privacy.bins is None else soft_labels

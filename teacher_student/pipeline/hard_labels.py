@@ -22,19 +22,13 @@ from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Run, Teachers, votes_on
 from teacher_student.planning.report import plan
 from teacher_student.planning.request import Request
-from teacher_student.privacy import Parameters
+from teacher_student.privacy import NoisyMaxParameters, Parameters
+from teacher_student.privacy.registry import LABELS
 from teacher_student.student import NoisyMaximum, Student, Targets, targets_from_labels
 from teacher_student.student.label_noise import MECHANISM
+from teacher_student.student.noisy_maximum import LAWS
 
 ANSWERS = "labels"
-
-NOISES = {
-    "gnmax": ("gaussian", "scale"),
-    "confident_gnmax": ("gaussian", "query_scale"),
-    "lnmax": ("laplace", "scale"),
-    "exponential": ("gumbel", "scale"),
-}
-"""Of the votes for each class, where the label is their noisy maximum: its law, and which parameter is its scale."""
 
 
 def open_session(settings: RunSettings, sizes: PublicSizes, state: Path | None, account: Account | None = None) -> LabelSession:
@@ -128,13 +122,13 @@ def with_known_noise(settings: RunSettings, parameters: Parameters) -> RunSettin
     """
     if settings.student.label_noise != MECHANISM:
         return settings
-    if parameters.mechanism not in NOISES:
+    if not isinstance(parameters, NoisyMaxParameters) or parameters.vote_noise not in LAWS:
+        known = [name for name, kind in LABELS.items() if kind.vote_noise in LAWS]
         raise ArgumentError(
             f"student.settings.label_noise must be a rate or rows for mechanism={parameters.mechanism}, got {MECHANISM}; "
-            f"the noise is known of labels by {', '.join(NOISES)}"
+            f"the noise is known of labels by {', '.join(known)}"
         )
-    law, scale = NOISES[parameters.mechanism]
-    noise = NoisyMaximum(law, float(getattr(parameters, scale)) / settings.num_teachers)
+    noise = NoisyMaximum(parameters.vote_noise, parameters.vote_scale / settings.num_teachers)
     return dataclasses.replace(settings, student=dataclasses.replace(settings.student, label_noise=noise))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teacher_student.aggregation.ledger import Account
-from teacher_student.aggregation.soft_label import MECHANISMS, SoftLabelSession
+from teacher_student.aggregation.soft_label import SoftLabelSession
 from teacher_student.aggregation.soft_release import SoftRelease
 from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer
 from teacher_student.data import PrivateDataset, PublicSizes
@@ -24,6 +24,7 @@ from teacher_student.pipeline.ranks import Ranks
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Run
 from teacher_student.privacy import Parameters, calibrate_soft
+from teacher_student.privacy.registry import SOFT_LABELS
 from teacher_student.student import Student, Targets, targets_from_scores
 from teacher_student.teachers import TeacherEnsemble, predict_scores
 
@@ -44,7 +45,7 @@ def check(settings: RunSettings, sizes: PublicSizes) -> Parameters:
     if not callable(settings.learner):
         kind = type(settings.learner).__name__
         raise ArgumentError(f"learner must be a network for soft labels, got {kind}; set privacy.bins to null for hard labels")
-    choice("mechanism", privacy.mechanism, MECHANISMS)
+    choice("mechanism", privacy.mechanism, SOFT_LABELS)
     return calibrate_soft(
         privacy.mechanism,
         epsilon=privacy.epsilon,

@@ -100,6 +100,17 @@ class PaidAnswers(MechanismSpec):
         queries = cutoff if num_queries is None else num_queries
         return {"num_queries": queries, "max_answers": min(cutoff, queries)}
 
+    def mutants(self) -> dict[str, Self]:
+        """Return wrong scales, and one answer more than is paid."""
+        scales = [field.name for field in dataclasses.fields(self) if field.name.endswith("scale")]
+        wrong = {"noise_halved": 0.5, "scale_0.7": 0.7, "scale_1.3": 1.3}
+        found = {name: self.rescaled(**dict.fromkeys(scales, factor)) for name, factor in wrong.items()}
+        return {**found, "one_answer_more": self.with_one_answer_more()}
+
+    def with_one_answer_more(self) -> Self:
+        """Return parameters that answer once more than these pay for."""
+        return dataclasses.replace(self, max_answers=self.max_answers + 1)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NoisyMaxParameters(PaidAnswers, LabelSpec):
@@ -337,6 +348,14 @@ class ConfidentGNMax(GaussianCost, NoisyMaxParameters):
     def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
         """Return sessions of `cutoff` answers, whose test wants 40 votes."""
         return {**super().audit_options(cutoff, num_queries), "threshold": 40}
+
+    def mutants(self) -> dict[str, Self]:
+        """Return those of every paid answer, and a test with too little noise."""
+        return {**super().mutants(), "test_noise_0.7": self.rescaled(threshold_scale=0.7)}
+
+    def with_one_answer_more(self) -> Self:
+        """Return parameters that ask and answer once more than these pay for."""
+        return dataclasses.replace(self, max_answers=self.max_answers + 1, num_queries=self.num_queries + 1)
 
     @property
     def mu(self) -> float:

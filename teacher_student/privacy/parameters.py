@@ -155,6 +155,16 @@ class MechanismSpec(ABC):
     def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
         """Return options of `calibrate` for an audit of short sessions that may pay `cutoff` times."""
 
+    @abstractmethod
+    def mutants(self) -> Mapping[str, Self]:
+        """Return specs with one mistake each: an audit in which the sampler runs on one of them must reject it."""
+
+    def rescaled(self, **factors: float) -> Self:
+        """Return these parameters with some scales times a factor, rounded up to the grid."""
+        return dataclasses.replace(
+            self, **{name: round_up(getattr(self, name) * Fraction(factor)) for name, factor in factors.items()}
+        )
+
     @property
     def one_session(self) -> MechanismSpec:
         """The parameters of a single session: these, except where the best of several sessions is released."""

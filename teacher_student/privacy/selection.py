@@ -88,6 +88,10 @@ class PrivateSelection(MechanismSpec):
         """The noise of each session."""
         return self.session.draws
 
+    def mutants(self) -> dict[str, Self]:
+        """Return the mistakes that its sessions may have."""
+        return {name: dataclasses.replace(self, session=wrong) for name, wrong in self.session.mutants().items()}
+
     @classmethod
     def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
         """Refuse: its sessions are audited."""

@@ -79,6 +79,14 @@ class ThresholdParameters(LabelSpec):
         """Return a number of queries, which the printed constants need."""
         return {"num_queries": 20 * cutoff if num_queries is None else num_queries}
 
+    def mutants(self) -> dict[str, Self]:
+        """Return one payment more, and wrong scales of either noise."""
+        wrong = {
+            f"{scale}_{by}": self.rescaled(**{scale: by}) for scale in ("threshold_scale", "query_scale") for by in (0.7, 1.3)
+        }
+        halved = self.rescaled(threshold_scale=0.5, query_scale=0.5)
+        return {"one_payment_more": dataclasses.replace(self, cutoff=self.cutoff + 1), "noise_halved": halved, **wrong}
+
     @property
     def limit(self) -> Limit:
         """Refusals that are paid."""
