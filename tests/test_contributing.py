@@ -14,8 +14,8 @@ import pytest
 
 from teacher_student import app, label
 from teacher_student.app import configs
-from teacher_student.mechanisms import noisy_max
-from teacher_student.privacy import calibration
+from teacher_student.planning.search import choose
+from teacher_student.privacy import registry
 from teacher_student.student import METHODS
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -67,7 +67,7 @@ def written(tmp_path, monkeypatch):
 @pytest.mark.parametrize("section", ["A new data set", "A new learner", "A new student method", "A new mechanism"])
 def test_what_is_shown_is_short(section):
     assert blocks(section, "python")
-    assert all(block.count("\n") < 50 for block in blocks(section, "python"))
+    assert all(block.count("\n") < 55 for block in blocks(section, "python"))
 
 
 @pytest.mark.parametrize(
@@ -87,27 +87,49 @@ def test_its_command_ends_in_a_release(written, section, number, given):
     assert app.dispatch(["verify", "run"]) == 0
 
 
-def test_its_mechanism_gives_labels_with_a_certificate(written, monkeypatch):
-    modules = written("A new mechanism")
-    kind = modules["teacher_student.privacy.one_sided"].OneSidedMax
-    choose_one_sided = modules["teacher_student.mechanisms.one_sided"].choose_one_sided
-    choose = noisy_max.choose
-    for registry in (calibration.REGISTRY, calibration._ALL):
-        monkeypatch.setitem(registry, kind.mechanism, kind)
-    monkeypatch.setattr(noisy_max, "choose", lambda *given: (choose_one_sided if isinstance(given[1], kind) else choose)(*given))
-    release = label(
-        counts=np.array([[900, 50], [30, 800]] * 5),
-        num_classes=2,
-        num_teachers=950,
-        epsilon=1.0,
-        delta=1e-5,
-        mechanism=kind.mechanism,
-    )
+@pytest.fixture
+def mechanism(written, monkeypatch):
+    """Registers the mechanism of the page, for one test."""
+    registry.load()
+    for name in ("_SPECS", "_SAMPLERS"):
+        monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
+    return written("A new mechanism")
+
+
+def test_its_mechanism_is_planned(mechanism, capsys):
+    words = shlex.split(blocks("A new mechanism", "")[0].splitlines()[0])
+    assert app.dispatch([*words[1:], "num_queries=100"]) == 0
+    assert "one_sided_max" in capsys.readouterr().out
+    votes = np.array([[95, 5], [40, 60], [3, 97], [99, 1]])
+    best = choose([votes], num_queries=50, epsilon=2.0, delta=1e-5, mechanisms=["one_sided_max"]).ranked[0]
+    assert best.outlook.agreeing > 1
+
+
+def test_its_mechanism_is_audited(mechanism, capsys):
+    """Sampling checks: false alarm 1e-9 each."""
+    words = shlex.split(blocks("A new mechanism", "")[0].splitlines()[1])
+    assert app.dispatch([*words[1:], "trials=300", "console=quiet"]) == 0
+    table = capsys.readouterr().out
+    assert "audit passed" in table
+    assert "noise_reused" in table
+
+
+@pytest.mark.parametrize("given", [[], ["student.settings.label_noise=mechanism"]])
+def test_its_mechanism_runs(mechanism, given):
+    words = shlex.split(blocks("A new mechanism", "")[0].splitlines()[2])
+    assert app.dispatch([*words[1:], *FAST, *FEW, *given]) == 0
+    assert app.dispatch(["verify", "run"]) == 0
+    assert "one_sided_max" in Path("run/release/report.html").read_text(encoding="utf-8")
+
+
+def test_its_mechanism_labels_tables_of_votes(mechanism):
+    counts = np.array([[900, 50], [30, 800]] * 5)
+    release = label(counts=counts, num_teachers=950, num_classes=2, epsilon=1.0, delta=1e-5, mechanism="one_sided_max")
     assert release.labels.tolist() == [0, 1] * 5
     release.certificate.verify()
 
 
-def test_its_test_of_the_mechanism_passes(written):
-    test = written("A new mechanism")["tests.privacy.test_one_sided"]
+def test_its_test_of_the_mechanism_passes(mechanism):
+    test = mechanism["tests.mechanisms.test_one_sided"]
     for share in (1.0, 0.9):
         test.test_one_vote_moves_no_probability_by_more_than_is_paid(share)

@@ -183,8 +183,14 @@ class OneScale(PaidAnswers):
     """
 
     FINEST: ClassVar[Fraction] = Fraction(1, GRID)
+    """Smallest scale; larger where exact draws at smaller ones would take too long."""
 
     scale: Fraction
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.scale < self.FINEST:
+            raise ArgumentError(f"scale must be at least {self.FINEST} for {self.mechanism}, got {self.scale}")
 
     @classmethod
     def calibrate(
@@ -452,11 +458,6 @@ class Exponential(OneScaleMax):
     def law(self, counts: Integers) -> Floats:
         """Return weights exp(count / scale), normalised."""
         return np.asarray(special.softmax(np.asarray(counts, dtype=np.float64) / float(self.scale)))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.scale < self.FINEST:
-            raise ArgumentError(f"scale must be at least {self.FINEST} for exponential, got {self.scale}")
 
     @property
     def pure_parts(self) -> tuple[float, int]:
