@@ -11,12 +11,13 @@ from torch.nn import functional as F
 
 from teacher_student import ArgumentError
 from teacher_student.mechanisms import GeneratorNoise
-from teacher_student.mechanisms.noisy_max import choose
+from teacher_student.mechanisms.permute_and_flip import PermuteAndFlip
 from teacher_student.privacy.noisy_max import Exponential, GNMax, LNMax
+from teacher_student.privacy.registry import sampler_of
 from teacher_student.student import NoisyMaximum, StudentSettings, fit_student, predict_probabilities, targets_from_labels
 from teacher_student.student.noisy_maximum import LAWS
 
-DENSITIES = {"gaussian": stats.norm, "laplace": stats.laplace}
+DENSITIES = {"gaussian": stats.norm, "laplace": stats.laplace, "exponential": stats.expon}
 
 
 def integrated(law: str, counts: np.ndarray) -> np.ndarray:
@@ -53,6 +54,7 @@ def test_two_classes_have_closed_forms(gap):
     behind = math.exp(-8 * gap) * (1 + 8 * gap / 2) / 2  # the difference of two Laplace draws exceeds 8 gap
     assert released("laplace", shares, 8.0, torch.float64)[0] == pytest.approx(behind, rel=1e-5)
     assert released("gumbel", shares, 8.0, torch.float64)[0] == pytest.approx(1 / (1 + math.exp(8 * gap)), rel=1e-12)
+    assert released("exponential", shares, 8.0, torch.float64)[0] == pytest.approx(math.exp(-8 * gap) / 2, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -61,12 +63,13 @@ def test_two_classes_have_closed_forms(gap):
         (GNMax(max_answers=1, scale=Fraction(200)), "gaussian"),
         (LNMax(max_answers=1, scale=Fraction(200)), "laplace"),
         (Exponential(max_answers=1, scale=Fraction(200)), "gumbel"),
+        (PermuteAndFlip(max_answers=1, scale=Fraction(200)), "exponential"),
     ],
 )
 def test_the_mechanisms_release_labels_by_these_laws_and_no_other(parameters, law):
     """One fixed stream of noise; the limits would be passed by the right law with probability 1e-6, if it were fresh."""
     counts, draws = np.array([700, 550, 500, 250]), 100_000
-    labels = choose(np.tile(counts, (draws, 1)), parameters, GeneratorNoise(np.random.default_rng(5)))
+    labels = sampler_of(parameters)(np.tile(counts, (draws, 1)), parameters, GeneratorNoise(np.random.default_rng(5)))
     seen = np.bincount(labels, minlength=4)
 
     def distance(law: str, loudness: float) -> float:
