@@ -131,7 +131,7 @@ def test_a_student_that_knows_the_noise_finds_the_shares_and_broken_twins_do_not
     slopes = np.array([[1.5, -1.0, 0.0], [0.0, 1.0, -1.5]])
     shares = np.exp(features @ slopes) / np.exp(features @ slopes).sum(1, keepdims=True)
     parameters = GNMax(max_answers=8000, scale=Fraction(1000))
-    labels = choose(np.round(1000 * shares).astype(np.int64), parameters, GeneratorNoise(rng))
+    labels = sampler_of(parameters)(np.round(1000 * shares).astype(np.int64), parameters, GeneratorNoise(rng))
     assert (labels != shares.argmax(1)).mean() > 0.4
 
     def error(label_noise) -> float:
