@@ -60,7 +60,7 @@ def register(kind: Kind) -> Kind:
                 f"mechanism {name} must not inherit from {base.__name__}, a mechanism itself: what it does not say would be "
                 f"{base.__name__}'s"
             )
-    lacks = [*(piece for piece, values in kind.DECLARED.items() if not _declares(kind, piece, values)), *_unwritten(kind)]
+    lacks = [piece for piece, values in kind.DECLARED.items() if not _declares(kind, piece, values)] or _unwritten(kind)
     if lacks:
         raise ArgumentError(f"mechanism {name} must have {lacks[0]} (see `{_family(kind)}`), got {kind.__name__} without it")
     taken = _SPECS.get(name)
@@ -79,7 +79,7 @@ def _unwritten(kind: type[MechanismSpec]) -> list[str]:
     missing = sorted(kind.__abstractmethods__)
     if issubclass(kind, LabelSpec) and not missing and not kind.says_who_wins():
         return ["win_probability, since vote_noise is None"]
-    if kind.__dict__.get("soft_labels", kind.soft_labels if not missing else False) and not hasattr(kind, "calibrate_soft"):
+    if kind.soft_labels and not hasattr(kind, "calibrate_soft"):
         return ["calibrate_soft, since soft_labels is true"]
     return missing
 

@@ -67,7 +67,7 @@ def _exponential(leads: Floats, times: Floats) -> Floats:
     behind = np.maximum(0, -leads.min(axis=1, initial=0))[:, np.newaxis]
     u = ((_NODES + 1) / 2)[:, np.newaxis, np.newaxis]
     product = ((1 - np.exp(-(behind + leads)) * u) ** times).prod(axis=2)
-    return np.asarray(np.exp(-behind[:, 0]) * (_WEIGHTS / 2 @ product))
+    return np.asarray(np.minimum(1, np.exp(-behind[:, 0]) * (_WEIGHTS / 2 @ product)))
 
 
 def argmax_law(counts: Integers, noise: Window) -> Floats:
