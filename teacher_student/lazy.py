@@ -47,7 +47,7 @@ MOVED = {
     "teacher_student.privacy.foresight": "teacher_student.planning.preflight",
     "teacher_student.privacy.joint_choice": "teacher_student.planning.search",
     "teacher_student.privacy.planner": "teacher_student.planning.report",
-    "teacher_student.privacy.stand_in": "teacher_student.planning.public_votes",
+    "teacher_student.privacy.stand_in": "teacher_student.planning.yields",
     "teacher_student.privacy.utility": "teacher_student.planning.yields",
     "teacher_student.theory": "research.theory",
 }

@@ -5,9 +5,9 @@ Only public numbers go in, so nothing here costs privacy.
 | module | what |
 |---|---|
 | `request` | what is wanted, in public sizes, and the parameters to take for it |
-| `yields` | labels to expect under a model of the votes |
+| `yields` | labels to expect, under a model of the votes or on public ones |
 | `report` | `plan`: every mechanism beside the others, as a table |
-| `public_votes`, `search` | `choose`: teachers and mechanism together, on votes of a public stand-in |
+| `search` | `choose`: teachers and mechanism together, on votes of a public stand-in |
 | `preflight` | a warning before a run where hardly any label is to be expected |
 """
 

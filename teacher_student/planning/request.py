@@ -17,7 +17,7 @@ from typing import Any
 from scipy import special
 
 from teacher_student.arguments import ArgumentError, choice, fraction_of_one, positive_integer, positive_number, probability
-from teacher_student.planning.yields import Expected, correct, expected, smallest_gap
+from teacher_student.planning.yields import Yield, correct, expected, smallest_gap
 from teacher_student.privacy.calibration import REGISTRY, calibrate
 from teacher_student.privacy.parameters import LabelSpec
 
@@ -87,7 +87,7 @@ class Request:
         """Smallest gap answered with probability 1 - failure; more than num_teachers if there is none."""
         return smallest_gap(parameters, failure=self.failure, num_teachers=self.num_teachers, num_classes=self.num_classes)
 
-    def expected(self, parameters: LabelSpec, unstable: float) -> Expected:
+    def expected(self, parameters: LabelSpec, unstable: float) -> Yield:
         """Return the answers to expect if this share of the queries is unstable."""
         return expected(
             parameters,

@@ -1,9 +1,9 @@
 """`choose`: number of teachers, mechanism, cutoff and number of queries together, before anything private is touched.
 
 For each candidate number of teachers somebody trains that many on public or synthetic data that resemble the private ones, and
-brings their votes (`public_votes`). Every mechanism is then set where it promises most labels that are the plurality's, or most
-that are right, where the truth of the stand-in is known; all are ranked by that. A noisy maximum answers whatever it is asked,
-and more noisily the more it may be asked: of its labels at most a share `wrong` may be expected not to be the plurality's.
+brings their votes (`yields.PublicVotes`). Every mechanism is then set where it promises most labels that are the plurality's, or
+most that are right, where the truth of the stand-in is known; all are ranked by that. A noisy maximum answers whatever it is
+asked, and more noisily the more it may be asked: of its labels at most a share `wrong` may be expected not to be the plurality's.
 
 Nothing here depends on private records, so a choice may be repeated at will; the certificate calls its settings
 `public_surrogate`.
@@ -24,9 +24,9 @@ from teacher_student.arguments import (
     positive_number,
     probability,
 )
-from teacher_student.planning.public_votes import Outlook, StandIn
 from teacher_student.planning.report import aligned, limit_in_words, parameters_in_words
 from teacher_student.planning.request import TEST_SHARES, grid, peak
+from teacher_student.planning.yields import PublicVotes, Yield
 from teacher_student.privacy.calibration import REGISTRY, calibrate
 from teacher_student.privacy.parameters import LabelSpec
 
@@ -46,7 +46,7 @@ class Choice:
 
     num_teachers: int
     parameters: LabelSpec
-    outlook: Outlook
+    outlook: Yield
 
     @property
     def worth(self) -> float:
@@ -117,7 +117,7 @@ def choose(
         raise ArgumentError("standin must name at least one table of votes, got none")
     found = []
     for counts in tables:
-        standin = StandIn(counts, truth)
+        standin = PublicVotes(counts, truth)
         problem = _Problem(standin, queries, epsilon, delta, share)
         found += [
             option
@@ -132,7 +132,7 @@ def choose(
 class _Problem:
     """One stand-in and one budget."""
 
-    standin: StandIn
+    standin: PublicVotes
     num_queries: int
     epsilon: float
     delta: float
@@ -153,7 +153,7 @@ class _Problem:
             yield max(choices, key=lambda choice: choice.worth)
 
     def choice(self, parameters: LabelSpec) -> Choice:
-        outlook = self.standin.outlook(parameters, self.num_queries)
+        outlook = self.standin.expected(parameters, self.num_queries)
         return Choice(num_teachers=self.standin.num_teachers, parameters=parameters, outlook=outlook)
 
     def calibrate(self, mechanism: str, **options: object) -> LabelSpec:
@@ -197,7 +197,7 @@ class _Problem:
         while high - low > 1:
             middle = (low + high) // 2
             made = at(caps[middle])
-            outlook = self.standin.outlook(made, self.num_queries)
+            outlook = self.standin.expected(made, self.num_queries)
             if outlook.agreeing >= (1 - self.wrong) * outlook.answers:
                 low, found = middle, made
             else:

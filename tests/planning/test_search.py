@@ -11,8 +11,9 @@ import pytest
 from teacher_student.app import dispatch
 from teacher_student.arguments import ArgumentError
 from teacher_student.mechanisms import GeneratorNoise, build_mechanism
-from teacher_student.planning.public_votes import StandIn
+from teacher_student.planning.request import Request, choose_parameters
 from teacher_student.planning.search import choose
+from teacher_student.planning.yields import PublicVotes, expected
 from teacher_student.privacy import ConfidentGNMax, Exponential, GNMax, LNMax, Parameters, Stability, StabilityRedraw
 
 SESSIONS: list[Parameters] = [
@@ -34,6 +35,14 @@ def votes(num_teachers: int, rows: int = 300, num_classes: int = 3, seed: int = 
     return generator.multinomial(num_teachers, shares), truth
 
 
+@pytest.mark.parametrize("mechanism", ["stability", "stability_redraw", "gnmax", "confident_gnmax", "exponential"])
+def test_a_clear_gap_and_a_share_of_ties_are_two_rows_of_public_votes(mechanism: str) -> None:
+    parameters = choose_parameters(mechanism, Request(num_teachers=400, num_queries=300, epsilon=2.0, delta=1e-5))
+    sizes = {"num_queries": 300, "num_teachers": 400, "num_classes": 2}
+    modelled = expected(parameters, unstable=0.25, clear_gap=360, **sizes)
+    assert modelled[:2] == pytest.approx(PublicVotes([[380, 20]] * 3 + [[200, 200]]).expected(parameters, 300)[:2], rel=1e-6)
+
+
 @pytest.mark.parametrize("parameters", SESSIONS, ids=lambda p: p.mechanism)
 def test_outlooks_are_those_of_simulated_sessions(parameters: Parameters) -> None:
     """Queries drawn from the stand-in's rows; within five standard errors of 200 sessions and 3 %."""
@@ -45,7 +54,7 @@ def test_outlooks_are_those_of_simulated_sessions(parameters: Parameters) -> Non
         rows = generator.integers(len(counts), size=250)
         labels, _ = mechanism.answer(counts[rows], mechanism.start(noise), noise)
         found.append([(labels >= 0).sum(), (labels == counts[rows].argmax(1)).sum(), (labels == truth[rows]).sum()])
-    wanted = np.array(StandIn(counts, truth).outlook(parameters, 250))
+    wanted = np.array(PublicVotes(counts, truth).expected(parameters, 250))
     error = 5 * np.std(found, axis=0) / math.sqrt(len(found))
     assert np.all(np.abs(np.mean(found, axis=0) - wanted) <= error + 0.03 * wanted + 0.05)
 
