@@ -16,7 +16,7 @@ import numpy.typing as npt
 from teacher_student.arguments import ArgumentError, Integers, positive_integer
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.privacy.parameters import MechanismSpec
-from teacher_student.privacy.registry import Sampler, attach, sampler_of
+from teacher_student.privacy.registry import attach, box_of
 
 Counts = npt.NDArray[Any]
 """Votes per class of some queries, shape (num_queries, num_classes), of any integer type."""
@@ -93,8 +93,8 @@ Drawn = TypeVar("Drawn", bound=Callable[..., Any])
 def samples(*kinds: type[MechanismSpec]) -> Callable[[Drawn], Drawn]:
     """Attach a sampler to the specs whose answers it draws; a decorator.
 
-    It decorates a class, which is called with the spec and is a `Mechanism`; or, for mechanisms that pay for every answer, a
-    function of (counts, spec, noise) from votes (m, C) to a class or `ABSTAIN` for each row: caps are then kept by `NoisyMax`.
+    It decorates a class, which is called with the spec and is a `Mechanism`; or, for a `NoisyMaxParameters`, a function of
+    (counts, spec, noise) from votes (m, C) to a class or `ABSTAIN` for each row: caps are then kept by `noisy_max.NoisyMax`.
     """
 
     def decorate(sampler: Drawn) -> Drawn:
@@ -117,10 +117,5 @@ def build_mechanism(parameters: MechanismSpec) -> Mechanism:
     """
     if not isinstance(parameters, MechanismSpec):
         raise ArgumentError(f"parameters must be those of a mechanism that answers vote counts, got {parameters!r}")
-    sampler: Sampler = sampler_of(parameters)
-    if not isinstance(sampler, type):
-        from teacher_student.mechanisms.noisy_max import NoisyMax  # the box that keeps the caps; it imports this module
-
-        sampler = NoisyMax
-    mechanism: Mechanism = sampler(parameters)
+    mechanism: Mechanism = box_of(parameters)(parameters)
     return mechanism

@@ -46,7 +46,7 @@ from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.mechanisms.interface import Counts, State, samples
 from teacher_student.mechanisms.noise import Noise, fold
 from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax, NoisyMaxParameters
-from teacher_student.privacy.registry import sampler_of
+from teacher_student.privacy.registry import attach_box, sampler_of
 
 _BLOCK = 1 << 18
 """Noisy counts drawn at a time."""
@@ -112,6 +112,9 @@ class NoisyMax:
             labels[query] = self._draw(row, noise)[0]  # lines 1 and 2
             state = _after(state, labels[query : query + 1])
         return labels, state
+
+
+attach_box(NoisyMaxParameters, NoisyMax)  # type: ignore[type-abstract]
 
 
 @samples(GNMax)

@@ -40,6 +40,7 @@ ORDER = (
 
 _SPECS: dict[str, type[MechanismSpec]] = {}
 _SAMPLERS: dict[type[MechanismSpec], Sampler] = {}
+_BOXES: dict[type[MechanismSpec], Sampler] = {}
 _loaded = False
 
 
@@ -106,6 +107,26 @@ def sampler_of(spec: MechanismSpec) -> Sampler:
         if base in _SAMPLERS:
             return _SAMPLERS[base]
     raise ArgumentError(f"parameters must be those of a mechanism that answers vote counts, got {spec!r}")
+
+
+def attach_box(family: type[MechanismSpec], box: Sampler) -> None:
+    """Say which class of `Mechanism` keeps the caps of a family of specs, whose samplers are functions."""
+    _BOXES[family] = box
+
+
+def box_of(spec: MechanismSpec) -> Sampler:
+    """Return what makes a `Mechanism` of `spec`: its sampler, if that is a class, else the box of its family.
+
+    Raises:
+        ArgumentError: there is none.
+    """
+    sampler = sampler_of(spec)
+    if isinstance(sampler, type):
+        return sampler
+    for base in type(spec).__mro__:
+        if base in _BOXES:
+            return _BOXES[base]
+    raise ArgumentError(f"mechanism {spec.mechanism} must have a class as its sampler, not a function: see `Mechanism`")
 
 
 def load() -> None:
