@@ -1,0 +1,138 @@
+"""Every experiment, mechanism and learner on hostile records: nothing that anybody sees depends on them."""
+
+from __future__ import annotations
+
+import pytest
+
+from teacher_student.app import conf_folder
+
+from .loaders import ARRAYS, LOADERS, OTHER_TABLES
+from .pairs import CHEAP, World
+
+
+def names(group: str) -> list[str]:
+    return sorted(path.stem for path in (conf_folder() / group).glob("*.yaml"))
+
+
+SOFT = "privacy.bins=4 student.settings.unanswered=unlabeled"
+CASES: dict[str, tuple[str, str]] = {
+    **{f"mechanism {name}": ("blobs", f"{CHEAP} mechanism={name}") for name in names("mechanism")},
+    "mechanism stability_paper": ("blobs", f"{CHEAP} mechanism=stability_paper privacy.epsilon=1000 privacy.cutoff=2"),
+    "few votes": ("blobs", f"{CHEAP} mechanism=few_votes mechanism.votes_per_teacher=15"),
+    "soft labels": ("halfspaces", f"{CHEAP} {SOFT}"),
+    "corrected fractions": ("blobs", f"{CHEAP} mechanism=noisy_fraction correction.rounds=1"),
+    "corrected scores": ("blobs", f"{CHEAP} mechanism=noisy_scores correction.rounds=1"),
+    "scores of trees": ("blobs", f"{CHEAP} mechanism=noisy_scores learner=sklearn learner.num_workers=1"),
+    "active queries": ("blobs", f"{CHEAP} queries.order=disagreement queries.rounds=2 queries.total=20"),
+    "no reports of others": ("blobs", f"{CHEAP} baselines=false logger=none"),
+    "quiet": ("blobs", f"{CHEAP} console=quiet"),
+    "learner logistic": ("blobs", f"{CHEAP} learner=logistic"),
+    "learner mlp": ("blobs", f"{CHEAP} learner=mlp learner.hidden=[4] student=mlp"),
+    "learner adult": ("halfspaces", f"{CHEAP} learner=adult"),
+    "learner sklearn": ("blobs", f"{CHEAP} learner=sklearn learner.num_workers=1"),
+    "learner boosting": ("blobs", f"{CHEAP} learner=boosting learner.num_workers=1 learner.estimator.n_estimators=2"),
+    "learner cnn": ("mnist", f"{CHEAP} learner=cnn student=cnn"),
+    "learner resnet": ("mnist", f"{CHEAP} learner=resnet student=cnn"),
+    **{f"engine {name}": ("blobs", f"{CHEAP} +teachers.training.engine={name}") for name in ("sequential", "vmap", "batched")},
+    "experiment adult": ("adult", "experiment=adult"),
+    "experiment adult_boosting": (
+        "adult",
+        "experiment=adult_boosting learner.estimator.n_estimators=2 learner.num_workers=1 queries.total=20",
+    ),
+    "experiment adult_fractions": ("adult", "experiment=adult_fractions correction.rounds=1 queries.total=20"),
+    "experiment adult_label_private": ("adult", "experiment=adult_label_private data.label_private=100"),
+    "experiment adult_scores": ("adult", "experiment=adult_scores data.components=40 correction.rounds=1 queries.total=20"),
+    "experiment adult_soft": ("adult", "experiment=adult_soft"),
+    "experiment blobs": ("blobs", "experiment=blobs"),
+    "experiment digits": ("digits", "experiment=digits data.components=8"),
+    "experiment digits_frozen": (
+        "digits on small images",
+        "experiment=digits_frozen data.components=8 data.encoder.steps=2 mechanism.votes_per_teacher=12",
+    ),
+    "experiment mnist": ("mnist", "experiment=mnist"),
+    "experiment mnist5000": ("mnist5000", "experiment=mnist5000 data.components=8"),
+    "experiment mnist5000_frozen": (
+        "mnist5000",
+        "experiment=mnist5000_frozen data.components=8 data.encoder.steps=2 mechanism.votes_per_teacher=12",
+    ),
+    "experiment table": ("table", "experiment=table"),
+}
+"""Loader and words of each case."""
+
+DEFAULT = {
+    **{f"mechanism {name}": ("one 3e38",) for name in names("mechanism")},
+    "soft labels": ("NaN",),
+    "corrected fractions": ("NaN",),
+    "corrected scores": ("one 3e38",),
+    "scores of trees": ("NaN",),
+    "active queries": ("NaN",),
+    "learner sklearn": ("infinity",),
+    "engine vmap": ("NaN",),
+    "experiment table": ("one removed",),
+}
+"""What the default suite takes of them, beside all loaders."""
+
+
+def cases():
+    for case, (loader, _) in CASES.items():
+        for mutation in LOADERS[loader].mutations:
+            marks = () if mutation in DEFAULT.get(case, ()) else (pytest.mark.slow,)
+            yield pytest.param(case, mutation, marks=marks, id=f"{case}-{mutation}")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return World(tmp_path_factory.mktemp("world") / "here")
+
+
+@pytest.mark.parametrize("group", ["experiment", "mechanism", "learner"])
+def test_every_config_has_its_case(group):
+    assert [f"{group} {name}" for name in names(group) if f"{group} {name}" not in CASES] == []
+
+
+@pytest.mark.parametrize(("case", "mutation"), cases())
+def test_one_record_changes_nothing_that_anybody_sees(case, mutation, world):
+    name, words = CASES[case]
+    loader = LOADERS[name]
+    usual = world.outcome(loader, None, words)
+    assert usual.code == 0, usual.err
+    assert usual.differences(world.outcome(loader, loader.mutations[mutation], words)) == []
+
+
+@pytest.mark.parametrize("pair", OTHER_TABLES)
+def test_nor_does_one_record_of_another_table(pair, world):
+    one, other = (world.outcome(LOADERS["blobs"], change, CHEAP) for change in OTHER_TABLES[pair])
+    assert one.code == 0, one.err
+    assert one.differences(other) == []
+
+
+@pytest.mark.parametrize("mutation", ["one removed", pytest.param("one 3e38", marks=pytest.mark.slow)])
+def test_nor_where_nothing_is_answered(mutation, world):
+    one, other = (world.outcome(LOADERS["blobs"], change, CHEAP, tied=True) for change in (None, ARRAYS[mutation]))
+    assert one.code == 2
+    assert "must hold at least one answer" in one.err
+    assert one.differences(other) == []
+
+
+LEDGER = "budget.ledger={inputs}/ledger.sqlite budget.dataset=people"
+EARLIER = "budget.dataset=others run_folder={inputs}/earlier"
+
+
+@pytest.mark.parametrize("mutation", ["one removed", pytest.param("another class", marks=pytest.mark.slow)])
+def test_nor_does_a_ledger_that_knows_the_records_by_another_name(mutation, world):
+    """The usual table is recognised, its neighbour is not: that is said under `private/` alone."""
+    words = f"{CHEAP} {LEDGER}"
+    one, other = (world.outcome(LOADERS["blobs"], change, words, earlier=EARLIER) for change in (None, ARRAYS[mutation]))
+    assert one.code == 0, one.err
+    assert one.differences(other) == []
+
+
+SAME_FILE = "data.public={inputs}/private.csv"
+
+
+@pytest.mark.parametrize("mutation", ["age inf", pytest.param("one removed", marks=pytest.mark.slow)])
+def test_nor_where_the_private_table_is_given_as_the_public_one(mutation, world):
+    loader = LOADERS["table"]
+    one, other = (world.outcome(loader, change, f"{CHEAP} {SAME_FILE}") for change in (None, loader.mutations[mutation]))
+    assert one.code == 2
+    assert one.differences(other) == []
