@@ -50,6 +50,8 @@ def register(kind: Kind) -> Kind:
     Raises:
         ArgumentError: a piece is missing, or the name is taken. The message names the piece.
     """
+    if not isinstance(kind, type) or not issubclass(kind, MechanismSpec):
+        raise ArgumentError(f"mechanism must be a subclass of MechanismSpec, got {kind!r}")
     name = getattr(kind, "mechanism", None)
     if not isinstance(name, str) or not name.isidentifier():
         raise ArgumentError(f"mechanism must be a name such as gnmax, a class attribute of {kind.__name__}, got {name!r}")

@@ -36,7 +36,8 @@ ROOMS = {
 DOORS = {f"{room}.{name}": door for room, doors in ROOMS.items() for name, door in doors.items()}
 MADE_BY_US = {
     "AuditReport", "BasicFilter", "Bound", "Claim", "Consistency", "Estimate", "Filter", "GaussianFilter", "LearnerEnsemble",
-    "Mechanism", "Noise", "NoisyMaxParameters", "Parameters", "QueryPair", "QueryPlan", "RenyiFilter", "RunResult", "SampleSizes",
+    "LabelSpec", "Mechanism", "MechanismSpec",
+    "Noise", "NoisyMaxParameters", "Parameters", "QueryPair", "QueryPlan", "RenyiFilter", "RunResult", "SampleSizes",
     "ShardManifest", "Shards", "Standardized", "Student", "SystemNoise", "Targets", "TeacherEnsemble",
     "ThresholdParameters", "Choices", "Plan",
 }  # fmt: skip
@@ -44,7 +45,7 @@ MADE_BY_US = {
 USERS_OWN_CODE = {
     "consistency_of_randomization", "mean_score", "on_average_stability", "strong_quality", "weak_quality", "run_task", "sweep",
     "plan_queries", "outcomes", "load_label_private", "run", "group_normalized", "next_points", "predict_probabilities",
-    "resample",
+    "resample", "register",
 }  # fmt: skip
 """They take functions, networks or targets, and numbers that other doors check; `run` is behind the command line's own fuzzer."""
 HANG = 120

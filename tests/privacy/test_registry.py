@@ -64,6 +64,12 @@ def test_a_missing_piece_is_one_line_when_the_mechanism_is_registered(change, la
     assert "stub" not in registry._SPECS
 
 
+@pytest.mark.parametrize("thing", [3, None, int, "gnmax"])
+def test_only_a_spec_is_registered(thing):
+    with pytest.raises(ArgumentError, match=r"^mechanism must be a subclass of MechanismSpec"):
+        registry.register(thing)
+
+
 def test_a_mechanism_without_a_sampler_is_refused_by_its_name_and_disturbs_no_other():
     registry.register(made(**PIECES))
     for use in (
