@@ -93,9 +93,14 @@ def noise_cells(law: str, scale: float) -> tuple[list[str], IntegerLaw, Integers
     true = table[law](scale)
     if law == "two_geometrics":
         true = IntegerLaw(0, true.mass[::-1], true.outside)
-    shares = np.concatenate([np.linspace(0.02, 0.98, 37), [0.002, 0.01, 0.99, 0.998]])
-    edges = np.unique(true.support[np.searchsorted(np.cumsum(true.mass), shares)])
+    edges = edges_of(true)
     return [f"noise <= {edge}" for edge in edges], true, edges
+
+
+def edges_of(law: IntegerLaw) -> Integers:
+    """Return 41 quantiles of a law, (edges,), those that are equal once."""
+    shares = np.concatenate([np.linspace(0.02, 0.98, 37), [0.002, 0.01, 0.99, 0.998]])
+    return np.unique(law.support[np.searchsorted(np.cumsum(law.mass), shares)])
 
 
 def at_most(law: IntegerLaw, edges: Integers) -> Floats:
@@ -105,10 +110,15 @@ def at_most(law: IntegerLaw, edges: Integers) -> Floats:
 
 
 def compare_noise(draws: Integers, law: str, scale: float, false_alarm: float = FALSE_ALARM) -> Agreement:
-    """Compare noise draws (n,) with their law."""
-    names, true, edges = noise_cells(law, scale)
+    """Compare noise draws (n,) with their law, named as in `noise_cells`."""
+    return compare_law(draws, noise_cells(law, scale)[1], false_alarm)
+
+
+def compare_law(draws: Integers, law: IntegerLaw, false_alarm: float = FALSE_ALARM) -> Agreement:
+    """Compare draws (n,) with a law, by the cells "noise <= edge" at its quantiles."""
+    edges = edges_of(law)
     seen = (draws[:, None] <= edges).sum(axis=0)
-    return compare(names, seen, at_most(true, edges), len(draws), false_alarm)
+    return compare([f"noise <= {edge}" for edge in edges], seen, at_most(law, edges), len(draws), false_alarm)
 
 
 def noise_power(law: str, scale: float, factor: float, trials: int, false_alarm: float = FALSE_ALARM) -> float:

@@ -18,11 +18,12 @@ from teacher_student.auditing.checks import THRESHOLD_CHECKS, THRESHOLD_SESSIONS
 from teacher_student.auditing.noisy_checks import NOISY_CHECKS, NOISY_SESSIONS, noisy_claimed, noisy_twins
 from teacher_student.auditing.sampled import FALSE_ALARM, DrawnAhead
 from teacher_student.auditing.soft_checks import SOFT_SESSIONS, soft_checks, soft_claimed, soft_twins
+from teacher_student.auditing.sums import SUM_CHECKS, SUM_SESSIONS, sum_claimed, sum_twins
 from teacher_student.auditing.twins import CLAIMED, Subject, claimed, threshold_twins
 from teacher_student.mechanisms.noise import GeneratorNoise, Noise, SystemNoise
 from teacher_student.mechanisms.soft_histogram import SMALLEST_NUMBER_OF_BINS
 from teacher_student.privacy import calibrate, calibrate_soft
-from teacher_student.privacy.registry import LABELS, SOFT_LABELS
+from teacher_student.privacy.registry import ANSWERING, SOFT_LABELS
 
 Progress = Callable[[int, int, str], None]
 """Called with sessions done, sessions in all, and what is being run."""
@@ -136,11 +137,14 @@ def audit(
     probability("false_alarm", false_alarm)
     if seed is not None:
         positive_integer("seed", seed, minimum=0)
-    known = LABELS if bins is None else SOFT_LABELS
-    sizes = {**known[choice("mechanism", mechanism, known)].audit_options(cutoff, num_queries), **options}
+    known = ANSWERING if bins is None else SOFT_LABELS
+    kind = known[choice("mechanism", mechanism, known)]
+    if kind.releases == "scores":
+        options.pop("norm", None)  # a unit of scores: the guarantee is the same at any
+    sizes = kind.audit_options(cutoff, num_queries, **options)
     if bins is None:
         parameters = calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, **sizes)
-        subjects, checks, sessions = _programme(parameters, twins)
+        subjects, checks, sessions = _programme(parameters, epsilon, delta, twins)
     else:
         positive_integer("bins", bins, minimum=SMALLEST_NUMBER_OF_BINS)
         parameters = calibrate_soft(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, **sizes)
@@ -156,8 +160,11 @@ def audit(
     return AuditReport(mechanism, parameters, epsilon, delta, trials, false_alarm, tuple(rows))
 
 
-def _programme(parameters: Any, twins: bool) -> tuple[list[Subject], tuple[Check, ...], int]:
+def _programme(parameters: Any, epsilon: float, delta: float, twins: bool) -> tuple[list[Subject], tuple[Check, ...], int]:
     """Return who is audited, by which checks, and the sessions for each in units of the trials."""
+    if parameters.releases != "labels":
+        true = sum_claimed(parameters, epsilon, delta)
+        return [true, *(sum_twins(true) if twins else [])], SUM_CHECKS, SUM_SESSIONS
     if parameters.pays_for == "answers":
         broken = noisy_twins(parameters) if twins else []
         return [noisy_claimed(parameters), *broken], NOISY_CHECKS, NOISY_SESSIONS

@@ -16,7 +16,7 @@ falls by sqrt(T / B) and the signal hardly. The price: B must be held *before* c
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from teacher_student.arguments import positive_integer
 from teacher_student.privacy.gaussian import compose_mu, discrete_gaussian_mu
@@ -55,9 +55,15 @@ class NoisyFraction(GaussianCost, OneScale):
         return (Draw("discrete_gaussian", self.scale, "count"),)
 
     @classmethod
-    def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
-        """Return sessions of `cutoff` answers about three classes."""
-        return {**super().audit_options(cutoff, num_queries), "num_classes": 3}
+    def audit_options(cls, cutoff: int, num_queries: int | None, **options: Any) -> dict[str, Any]:
+        """Return sessions of `cutoff` answers about three classes; more than a teacher's votes, where those are capped."""
+        votes = options.get("votes_per_teacher") or 0
+        return {"num_classes": 3, **super().audit_options(cutoff + 2 * int(votes), num_queries, **options)}
+
+    def mutants(self) -> dict[str, Self]:
+        """Return also the noise of one who pays for the votes before alone: B counts and not 2 B."""
+        capped = {"pays_for_votes_before_only": self.rescaled(scale=0.5**0.5)}
+        return {**super().mutants(), **(capped if self.votes_per_teacher is not None else {})}
 
     @property
     def mu(self) -> float:

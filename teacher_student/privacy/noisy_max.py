@@ -95,10 +95,10 @@ class PaidAnswers(MechanismSpec):
         return Limit("max_answers", self.max_answers, "answer")
 
     @classmethod
-    def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
+    def audit_options(cls, cutoff: int, num_queries: int | None, **options: Any) -> dict[str, Any]:
         """Return sessions of `cutoff` answers."""
         queries = cutoff if num_queries is None else num_queries
-        return {"num_queries": queries, "max_answers": min(cutoff, queries)}
+        return {"num_queries": queries, "max_answers": min(cutoff, queries), **options}
 
     def mutants(self) -> dict[str, Self]:
         """Return wrong scales, and one answer more than is paid."""
@@ -351,9 +351,9 @@ class ConfidentGNMax(GaussianCost, NoisyMaxParameters):
         return argmax_law(counts, discrete_gaussian(self.query_scale))
 
     @classmethod
-    def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
+    def audit_options(cls, cutoff: int, num_queries: int | None, **options: Any) -> dict[str, Any]:
         """Return sessions of `cutoff` answers, whose test wants 40 votes."""
-        return {**super().audit_options(cutoff, num_queries), "threshold": 40}
+        return {"threshold": 40, **super().audit_options(cutoff, num_queries, **options)}
 
     def mutants(self) -> dict[str, Self]:
         """Return those of every paid answer, and a test with too little noise."""

@@ -18,7 +18,7 @@ must be answered whole, or not at all: a vector may have all its length where th
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from teacher_student.arguments import positive_integer
 from teacher_student.privacy.gaussian import compose_mu, discrete_gaussian_mu
@@ -67,9 +67,14 @@ class NoisyScores(GaussianCost, OneScale):
         return (Draw("discrete_gaussian", self.scale, "count"),)
 
     @classmethod
-    def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
+    def audit_options(cls, cutoff: int, num_queries: int | None, **options: Any) -> dict[str, Any]:
         """Return sessions of `cutoff` answers about three classes."""
-        return {**super().audit_options(cutoff, num_queries), "num_classes": 3}
+        return {"num_classes": 3, **super().audit_options(cutoff, num_queries, **options)}
+
+    def mutants(self) -> dict[str, Self]:
+        """Return also the noise of one who takes |a - b|^2 for |a|^2, or for |a|^2 + |b|^2: 1 or 2 norms in place of 4."""
+        short = {"pays_for_1_of_4": self.rescaled(scale=0.5), "pays_for_2_of_4": self.rescaled(scale=0.5**0.5)}
+        return {**super().mutants(), **short}
 
     @property
     def mu(self) -> float:

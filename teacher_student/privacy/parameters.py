@@ -152,8 +152,8 @@ class MechanismSpec(ABC):
 
     @classmethod
     @abstractmethod
-    def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
-        """Return options of `calibrate` for an audit of short sessions that may pay `cutoff` times."""
+    def audit_options(cls, cutoff: int, num_queries: int | None, **options: Any) -> dict[str, Any]:
+        """Return `options` and what else `calibrate` needs for an audit of short sessions that may pay `cutoff` times."""
 
     @abstractmethod
     def mutants(self) -> Mapping[str, Self]:

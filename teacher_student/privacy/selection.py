@@ -93,9 +93,9 @@ class PrivateSelection(MechanismSpec):
         return {name: dataclasses.replace(self, session=wrong) for name, wrong in self.session.mutants().items()}
 
     @classmethod
-    def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
+    def audit_options(cls, cutoff: int, num_queries: int | None, **options: Any) -> dict[str, Any]:
         """Refuse: its sessions are audited."""
-        del cutoff, num_queries
+        del cutoff, num_queries, options
         raise ArgumentError("mechanism must be that of the sessions, got private_selection")
 
     @classmethod

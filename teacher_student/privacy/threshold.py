@@ -75,9 +75,9 @@ class ThresholdParameters(LabelSpec):
         return cls.calibrate(epsilon=epsilon, delta=delta, cutoff=check_cutoff(2 * cutoff), num_queries=num_queries, **options)
 
     @classmethod
-    def audit_options(cls, cutoff: int, num_queries: int | None) -> dict[str, Any]:
+    def audit_options(cls, cutoff: int, num_queries: int | None, **options: Any) -> dict[str, Any]:
         """Return a number of queries, which the printed constants need."""
-        return {"num_queries": 20 * cutoff if num_queries is None else num_queries}
+        return {"num_queries": 20 * cutoff if num_queries is None else num_queries, **options}
 
     def mutants(self) -> dict[str, Self]:
         """Return one payment more, and wrong scales of either noise."""
