@@ -194,10 +194,11 @@ def test_a_sweep_makes_a_folder_for_each_run(tmp_path, monkeypatch, capsys):
         assert dispatch(["verify", f"sweep/{number}"]) == 0
 
 
-def test_an_empty_file_of_votes_is_refused_in_one_line(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("name", ["votes.npy", "votes.csv"])
+def test_an_empty_file_of_votes_is_refused_in_one_line(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "votes.npy").touch()
-    assert dispatch(["label", "predictions=votes.npy", "num_classes=2", "out=labels"]) == 2
+    (tmp_path / name).touch()
+    assert dispatch(["label", f"predictions={name}", "num_classes=2", "out=labels"]) == 2
     assert "file must be a readable .npy or .csv table" in capsys.readouterr().err
 
 

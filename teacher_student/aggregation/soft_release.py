@@ -62,7 +62,8 @@ class SoftRelease(SavedRelease):
         return np.asarray(self.codes == HALTED)
 
     def _rows(self, names: Sequence[str]) -> Iterable[Sequence[Any]]:
-        codes, scores = self.codes.reshape(len(names), -1).tolist(), self.scores.reshape(len(names), -1).tolist()
+        classes = self.codes.shape[1] if self.codes.ndim == 2 else 1
+        codes, scores = self.codes.reshape(len(names), classes).tolist(), self.scores.reshape(len(names), classes).tolist()
         for name, row, row_scores in zip(names, codes, scores, strict=True):
             for label, (code, score) in enumerate(zip(row, row_scores, strict=True)):
                 yield name, label if self.codes.ndim == 2 else "", code, repr(score) if code >= 0 else ""
@@ -77,6 +78,8 @@ class SoftRelease(SavedRelease):
             codes, labels = codes.reshape(-1, classes), [str(label) for label in range(classes)]
         else:
             labels = [""]
+        if not rows and isinstance(known := certificate.used.get("num_classes"), int):  # a session that nobody has asked yet
+            codes = codes.reshape(0, abs(known))
         _check(codes, certificate)
         return names_of_groups(rows, labels), codes
 

@@ -32,6 +32,7 @@ ALGORITHM = "blake2b-128 keyed, tagged ids, first word mod num_shards, second wo
 KEY_BYTES = 32
 _PERSON = b"teacher.shards.1"  # BLAKE2b's domain separation: the same key used elsewhere gives unrelated digests
 _LARGEST_NUM_SHARDS = 2**32
+_MOST_MADE = 10**7  # shards with a place in memory each; as many as a run has teachers
 
 
 def assign_shards(ids: object, num_shards: int, key: bytes) -> npt.NDArray[np.int64]:
@@ -108,9 +109,9 @@ def make_shards(ids: object, num_shards: int, key: bytes) -> Shards:
     There may be more shards than records: n may be private, so `num_shards` is never compared with it. Such shards are empty.
 
     Raises:
-        ArgumentError: what `assign_shards` refuses.
+        ArgumentError: what `assign_shards` refuses, or more than 10,000,000 shards, which take memory whether empty or not.
     """
-    shards = positive_integer("num_shards", num_shards, maximum=_LARGEST_NUM_SHARDS)
+    shards = positive_integer("num_shards", num_shards, maximum=_MOST_MADE)
     digests = _digests(ids, key)
     assignment = _shard_of(digests, shards)
     order = np.lexsort((digests[:, 1], assignment)).astype(np.int64)  # stable: the records of one user keep their order

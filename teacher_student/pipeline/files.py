@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -169,8 +170,9 @@ def read_table(path: str) -> npt.NDArray[Any]:
     try:
         if path.endswith(".npy"):
             return np.load(path, allow_pickle=False)
-        return np.loadtxt(path, delimiter=",", ndmin=2)
-    except (OSError, ValueError, EOFError) as error:
+        with warnings.catch_warnings(action="error", category=UserWarning):  # of a file without content
+            return np.loadtxt(path, delimiter=",", ndmin=2)
+    except (OSError, ValueError, EOFError, UserWarning) as error:
         reason = " ".join(str(error).split())
         raise ArgumentError(f"file must be a readable .npy or .csv table of integers, got {path} ({reason})") from error
 

@@ -151,6 +151,14 @@ def test_release_is_saved_and_loaded(tmp_path, classes):
         SoftRelease.load(tmp_path)
 
 
+@pytest.mark.parametrize("classes", [None, 3])
+def test_a_session_that_nobody_has_asked_yet_has_a_release(tmp_path, classes):
+    with ts.SoftLabelSession(num_classes=classes, **PRIVACY) as session:
+        session.certificate.verify()
+        session.release().save(tmp_path)
+    assert SoftRelease.load(tmp_path).codes.shape == ((0,) if classes is None else (0, 3))
+
+
 def test_release_made_with_a_generator_is_not_private():
     noise = GeneratorNoise(np.random.default_rng(0))
     soft = ts.label_soft(agreeing([0.5]), bins=10, cutoff=5, noise=noise, **PRIVACY)

@@ -157,6 +157,13 @@ def test_bad_numbers_of_shards_are_refused(num_shards):
         assign_shards([1], num_shards, KEY)
 
 
+def test_more_shards_than_memory_holds_are_refused():
+    """Empty shards take memory too: 2^31 of them took 50 GB, and the operating system killed the process."""
+    assert make_shards([1], 10**5, KEY).num_shards == 10**5
+    with pytest.raises(ArgumentError, match=r"^num_shards must be .* 10000000, got 10000001"):
+        make_shards([1], 10**7 + 1, KEY)
+
+
 @pytest.mark.parametrize("key", [b"", b"x" * 65, "text", None])
 def test_bad_keys_are_refused(key):
     with pytest.raises(ArgumentError, match=r"^key must") as caught:

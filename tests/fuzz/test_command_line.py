@@ -91,7 +91,7 @@ def composed(line):
 
 
 def scale():
-    return int(os.environ.get("FUZZ_EXAMPLES", "400"))
+    return int(os.environ.get("FUZZ_EXAMPLES", "100"))
 
 
 @pytest.mark.parametrize("verb", SOUND)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -93,17 +92,19 @@ def fill(path: Path, array: np.ndarray) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kilobytes", [100, 150, 200, 300, 500])
-def test_a_run_on_a_disk_that_fills_up_continues_on_a_larger_one(kilobytes, tmp_path):
-    command = [sys.executable, "-m", "teacher_student.app", "run", *SMALL.split(), *REST.split(), "console=quiet"]
+def test_a_run_on_a_disk_that_fills_up_continues_once_there_is_room(kilobytes, tmp_path):
+    """In its own folder: a copy of it would be a second session on the same budget, and is refused."""
     with small_disk(tmp_path / "disk", kilobytes) as disk:
-        done = subprocess.run([*command, f"run_folder={disk}/run"], capture_output=True, text=True, check=False)
+        command = [sys.executable, "-m", "teacher_student.app", "run", *SMALL.split(), *REST.split(), "console=quiet"]
+        command.append(f"run_folder={disk}/run")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert "Traceback" not in done.stderr
         assert done.returncode in (0, 2)
         assert done.returncode == 0 or len(done.stderr.strip().splitlines()) == 1
-        shutil.copytree(disk / "run", tmp_path / "run")
-    if done.returncode:
-        assert subprocess.run([*command, f"run_folder={tmp_path}/run"], check=False).returncode == 0
-    assert "recomputed epsilon" in verify_folder(tmp_path / "run")
+        subprocess.run(["mount", "-o", "remount,size=50m", str(disk)], check=True)
+        if done.returncode:
+            assert subprocess.run(command, check=False).returncode == 0
+        assert "recomputed epsilon" in verify_folder(disk / "run")
 
 
 @pytest.mark.parametrize("content", [b"", b"not an array", b"\x80\x04cos\nsystem\n"])
