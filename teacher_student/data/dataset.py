@@ -264,7 +264,7 @@ def evaluation_is_public(evaluation: object, said: bool | None) -> bool:
     """
     if said is None and evaluation is not None:
         raise ArgumentError(
-            "evaluation_public must be true or false where evaluation is given, got nothing; true publishes figures computed on "
+            "evaluation_public must be true or false for data that is evaluated, got nothing; true publishes figures computed on "
             "it, and needs a set without private records"
         )
     return said is None or true_or_false("evaluation_public", said)

@@ -58,19 +58,16 @@ def _fingerprint(parts: Iterable[bytes], labels: np.ndarray[tuple[int], np.dtype
     return hashlib.blake2b(b"".join(sorted(digests)), digest_size=_DIGEST_BYTES, key=key, person=_PERSON).hexdigest()
 
 
-def refuse_private_file(
-    argument: str, private: Path, others: Mapping[str, Path | None], private_too: Container[str] = ()
-) -> None:
+def refuse_private_file(private: Path, others: Mapping[str, Path | None], private_too: Container[str] = ()) -> None:
     """Refuse other files that are the private one: the same file by path or by a link, or a copy of it that is called public.
 
-    Whether two paths lead to one file depends on no record. Whether a public file is a copy of the private one depends on all
-    records at once, and may be refused nonetheless: public files are constants, and the guarantee speaks of private files that
-    are none of them. Of any two such files the check says the same. Who hands in a copy as public has published every record of
-    it, so that nothing is left to protect. A file that shares all records but one is not refused (see `private_remarks`), and of
-    two private files copies are not compared.
+    Whether two paths lead to one file does not depend on any record. Whether a public file is a copy of the private one depends
+    on all records at once, and is refused all the same: public files are constants, and the guarantee covers private files that
+    differ from every one of them. For any two such files the check says the same. Whoever hands in a copy as public has published
+    every record, so nothing is left to protect. A file that shares all records but one is not refused (see `private_remarks`).
+    Two private files are not compared with each other.
 
     Args:
-        argument: name of the private file's argument, for messages.
         private: a file that is there.
         others: files by their arguments' names; None for one that is not given.
         private_too: names of those that are not called public.
@@ -82,9 +79,9 @@ def refuse_private_file(
         if path is None:
             continue
         if path.samefile(private):
-            raise ArgumentError(f"{name} must be another file than {argument}, got the same one, {path}: its records are private")
+            raise ArgumentError(f"{name} must be another file than the private one, got the same file, {path}")
         if name not in private_too and path.stat().st_size == private.stat().st_size and _digest(path) == _digest(private):
-            raise ArgumentError(f"{name} must hold other records than {argument}, got a copy of it, {path}: they are private")
+            raise ArgumentError(f"{name} must hold other records than the private file, got a copy of it, {path}")
 
 
 def _digest(path: Path) -> bytes:

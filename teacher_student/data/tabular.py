@@ -138,7 +138,7 @@ def check_tables(
         if file is not None:
             read_column_names(name, file)
     private = [] if evaluation_is_public(evaluation, evaluation_public) else ["evaluation"]
-    refuse_private_file("path", file_path("path", path).expanduser(), found, private)
+    refuse_private_file(file_path("path", path).expanduser(), found, private)
 
 
 def _encoding(

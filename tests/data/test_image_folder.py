@@ -167,7 +167,7 @@ def test_the_class_list_is_public(folders):
         ({"evaluation": "absent"}, "evaluation must be a folder of images, got absent"),
         ({"class_names": ["bird"]}, "evaluation must hold one folder of images for each class, got no image"),
         ({"class_names": "cat"}, "class_names must be a list, got 'cat'"),
-        ({"evaluation_public": None}, "evaluation_public must be true or false where evaluation is given, got nothing"),
+        ({"evaluation_public": None}, "evaluation_public must be true or false for data that is evaluated, got nothing"),
         ({"size": 0}, "size must be a positive integer, got 0"),
         ({"ids": "hash"}, "ids must be one of name, path; got 'hash'"),
     ],

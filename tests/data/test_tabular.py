@@ -147,7 +147,7 @@ BAD = {
     "nothing said of the evaluation": (
         {"evaluation_public": None},
         {},
-        "evaluation_public must be true or false where evaluation is given, got nothing",
+        "evaluation_public must be true or false for data that is evaluated, got nothing",
     ),
     "evaluation as text": ({"evaluation_public": "yes"}, {}, "evaluation_public must be true or false, got 'yes'"),
     "other suffix": ({"public": "table.xlsx"}, {}, "public must end in .csv, .tsv or .parquet"),
@@ -328,7 +328,7 @@ def test_two_private_tables_are_not_compared_by_what_they_hold(tables):
     folder = tables()
     shutil.copy(folder / "private.csv", folder / "other.csv")
     assert len(load(folder, evaluation=folder / "other.csv", evaluation_public=False).evaluation_labels) == 3
-    with pytest.raises(ArgumentError, match="evaluation must be another file than path"):
+    with pytest.raises(ArgumentError, match="evaluation must be another file than the private one"):
         load(folder, evaluation=folder / "private.csv", evaluation_public=False)
 
 

@@ -56,7 +56,7 @@ def test_public_items_that_cannot_be_used_get_one_clear_line(items, message):
     sound = Pairs([(torch.ones(2), 0)])
     with pytest.raises(ArgumentError, match=message):
         from_torch(sound, Pairs([torch.ones(2)]), Pairs(items), class_names=CLASSES, evaluation_public=True)
-    with pytest.raises(ArgumentError, match="evaluation_public must be true or false where evaluation is given, got nothing"):
+    with pytest.raises(ArgumentError, match="evaluation_public must be true or false for data that is evaluated, got nothing"):
         from_torch(sound, Pairs([torch.ones(2)]), Pairs(items), class_names=CLASSES)
 
 

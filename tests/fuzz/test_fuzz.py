@@ -39,9 +39,9 @@ MADE_BY_US = {
     "LabelSpec", "Mechanism", "MechanismSpec",
     "Noise", "NoisyMaxParameters", "Parameters", "QueryPair", "QueryPlan", "RenyiFilter", "RunResult", "SampleSizes",
     "ShardManifest", "Shards", "Standardized", "Student", "SystemNoise", "Targets", "TeacherEnsemble",
-    "ThresholdParameters", "Choices", "Plan",
+    "ThresholdParameters", "Choices", "Plan", "PublicSizes",
 }  # fmt: skip
-"""Results, base classes and what factories build: their fields are no input of a user's."""
+"""Results, base classes and what factories build: users do not fill in their fields."""
 USERS_OWN_CODE = {
     "consistency_of_randomization", "mean_score", "on_average_stability", "strong_quality", "weak_quality", "run_task", "sweep",
     "plan_queries", "outcomes", "load_label_private", "run", "group_normalized", "next_points", "predict_probabilities",

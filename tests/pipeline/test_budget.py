@@ -150,7 +150,7 @@ def test_the_ledger_is_listed_and_exported(runs: Runs, capsys) -> None:
 def test_soft_runs_pay_too(tmp_path: Path) -> None:
     chosen = settings(tmp_path / "l.sqlite", "privacy.bins=10", "privacy.epsilon=8.0", "data.num_classes=2")
     dataset, account = chosen.data(), BudgetSettings(ledger=str(tmp_path / "l.sqlite")).open("blobs")
-    scores = np.full((3, 400), 0.45, dtype=np.float32)
+    scores = np.full((3, 250), 0.45, dtype=np.float32)
     soft_labels.release_labels(stages.Run(chosen, dataset, open_run(tmp_path / "run", "")), scores, lambda *_: None, account)
     assert [entry.epsilon for entry in Ledger(tmp_path / "l.sqlite").entries("blobs")] == [8.0]
 
@@ -158,7 +158,13 @@ def test_soft_runs_pay_too(tmp_path: Path) -> None:
 def test_label_pays_from_an_account(tmp_path: Path, capsys) -> None:
     ledger = tmp_path / "l.sqlite"
     np.save(tmp_path / "votes.npy", np.array([[4000, 0], [0, 4000]]))
-    given = [f"counts={tmp_path / 'votes.npy'}", "num_classes=2", f"budget.ledger={ledger}", "budget.dataset=people"]
+    given = [
+        f"counts={tmp_path / 'votes.npy'}",
+        "num_classes=2",
+        "num_teachers=4000",
+        f"budget.ledger={ledger}",
+        "budget.dataset=people",
+    ]
     assert dispatch(["label", *given, "budget.epsilon=1.5", "budget.delta=1e-4", f"out={tmp_path / 'one'}"]) == 0
     assert dispatch(["label", *given, f"out={tmp_path / 'two'}"]) == 2
     assert capsys.readouterr().err.startswith("teacher-student: budget must cover all sessions on the data, epsilon 1.5")

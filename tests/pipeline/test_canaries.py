@@ -341,4 +341,4 @@ def test_a_run_that_publishes_what_no_list_of_secrets_names_is_told_apart(finish
     whole = runner._public_settings
     monkeypatch.setattr(runner, "_public_settings", lambda *given: {**whole(*given), "digest": RECORDS % 17})
     other = other_people(tmp_path, "baselines=false")
-    assert differing(finished[0].folder.release, other.folder.release) == ["report.html"]
+    assert differing(finished[0].folder.release, other.folder.release) == ["certificate.json", "report.html"]  # which it binds
