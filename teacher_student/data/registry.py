@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import importlib.util
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
 from typing import Any
 
-from teacher_student import data
 from teacher_student.arguments import ArgumentError, choice, positive_integer
 from teacher_student.data.adult import load_adult
 from teacher_student.data.dataset import PrivateDataset
@@ -32,12 +31,7 @@ DATASETS: dict[str, Callable[..., PrivateDataset]] = {
     "thresholds": thresholds,
     **{name: partial(load_torchvision, name) for name in SOURCES},
 }
-"""By name. A module NAME of this package with a function `load_NAME` is found without an entry."""
-
-for _module in pkgutil.iter_modules(data.__path__):
-    _found = getattr(importlib.import_module(f"{data.__name__}.{_module.name}"), f"load_{_module.name}", None)
-    if _found is not None:
-        DATASETS.setdefault(_module.name, _found)
+"""By name. A module NAME of this package with a function `load_NAME` needs no entry: it is found when it is asked for."""
 
 CHECKS: dict[Callable[..., PrivateDataset], Callable[..., None]] = {load_table: check_tables, load_image_folder: check_folders}
 """What can be refused before anything is imported or read that takes time; it takes some of the function's own arguments."""
@@ -47,7 +41,7 @@ def load(name: str, *, label_private: int | None = None, label_private_seed: int
     """Return a dataset by name.
 
     Args:
-        name: one of `DATASETS`.
+        name: one of `DATASETS`, or of a module as described there.
         label_private: for any dataset: drop its public points and query this many of the training records instead, stripped of
             their labels. The neighbours are then `label_only`.
         label_private_seed: public; chooses those records.
@@ -59,12 +53,25 @@ def load(name: str, *, label_private: int | None = None, label_private_seed: int
     >>> load("thresholds", num_private=50, label_private=10).neighbours
     'label_only'
     """
-    function = partial(DATASETS[choice("data", name, DATASETS)], **options)
+    function = partial(_find(name), **options)
     try:
         signature(function).bind()
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"data options must be those of {name}, got {', '.join(options) or 'none'}: {error}") from error
     return function() if label_private is None else load_label_private(function, label_private, label_private_seed)
+
+
+def _find(name: str) -> Callable[..., PrivateDataset]:
+    """Import a module only when its dataset is asked for: some import torch, which takes seconds."""
+    if isinstance(name, str) and name.isidentifier() and name not in DATASETS:
+        package = __name__.rpartition(".")[0]
+        if importlib.util.find_spec(f"{package}.{name}") is not None:
+            found: Callable[..., PrivateDataset] | None = getattr(
+                importlib.import_module(f"{package}.{name}"), f"load_{name}", None
+            )
+            if found is not None:
+                return found
+    return DATASETS[choice("data", name, DATASETS)]
 
 
 def load_label_private(function: Callable[..., PrivateDataset], number: int, seed: int) -> PrivateDataset:

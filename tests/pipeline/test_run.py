@@ -289,7 +289,7 @@ def test_the_student_is_told_the_noise_that_the_certificate_states(mechanism, tm
     stated = json.loads((done.folder.release / "certificate.json").read_text())["parameters"]
     scale = float(Fraction(str(stated["query_scale" if mechanism == "confident_gnmax" else "scale"])))
     law = {"lnmax": "laplace", "exponential": "gumbel"}.get(mechanism, "gaussian")
-    assert done.student.method.noise == NoisyMaximum(law, scale / chosen.num_teachers)
+    assert done.student.noise == NoisyMaximum(law, scale / chosen.num_teachers)
 
 
 def test_students_between_rounds_know_the_noise_as_well(tmp_path, monkeypatch):
@@ -302,7 +302,7 @@ def test_students_between_rounds_know_the_noise_as_well(tmp_path, monkeypatch):
     monkeypatch.setattr(query_rounds, "fit_student", fit)
     small = ["queries.order=uncertain", "queries.rounds=2", "queries.total=40", "logger=none", "student.settings.epochs=2"]
     done = run(settings("mechanism=gnmax", "student.settings.label_noise=mechanism", *small), tmp_path / "run")
-    assert seen == [done.student.method.noise]
+    assert seen == [done.student.noise]
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,8 @@ def test_half_written_scores_are_not_taken_for_whole(tmp_path):
 @pytest.mark.parametrize("unanswered", ["uniform", "random", "drop", "unlabeled"])
 def test_unanswered_scores_follow_the_setting(finished, unanswered):
     codes = np.array([118, ABSTAIN, HALTED, 101])
-    release = dataclasses.replace(finished.release, codes=codes, queries=None)
+    certificate = dataclasses.replace(finished.release.certificate, files={})  # which binds other scores
+    release = dataclasses.replace(finished.release, codes=codes, certificate=certificate, queries=None)
     targets = soft_labels.targets(release, settings(f"student.settings.unanswered={unanswered}"), 2)
     assert np.allclose(targets.probabilities[[0, 3], 1], [0.95, 0.1])
     assert targets.weights.tolist() == [1, unanswered in ("uniform", "random"), 0, 1]

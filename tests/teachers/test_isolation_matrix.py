@@ -255,8 +255,11 @@ def test_every_config_is_isolated(learner, teachers, trainer):
 
 
 @pytest.mark.parametrize("experiment", names("experiment"))
-def test_every_experiment_is_isolated(experiment):
-    own = ["data.path=people.csv", "data.label=income"] if experiment == "table" else []
+def test_every_experiment_is_isolated(experiment, tmp_path):
+    for name in ("people", "others"):
+        (tmp_path / f"{name}.csv").write_text(f"age,income\n{len(name)},low\n7,high\n")
+    tables = [f"data.path={tmp_path / 'people.csv'}", f"data.public={tmp_path / 'others.csv'}", "data.label=income"]
+    own = tables if experiment == "table" else []
     settings = settings_from_config(compose("run", [f"experiment={experiment}", *own]))
     must_isolate_learner(settings.learner, settings.training, settings.trainer, ["largest"])
 
