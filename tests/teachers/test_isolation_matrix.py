@@ -257,7 +257,7 @@ def test_every_config_is_isolated(learner, teachers, trainer):
 @pytest.mark.parametrize("experiment", names("experiment"))
 def test_every_experiment_is_isolated(experiment, tmp_path):
     for name in ("people", "others"):
-        (tmp_path / f"{name}.csv").write_text(f"age,income\n{len(name)},low\n7,high\n")
+        (tmp_path / f"{name}.csv").write_text(f"age,income\n1,low\n{ord(name[0])},high\n")
     tables = [f"data.path={tmp_path / 'people.csv'}", f"data.public={tmp_path / 'others.csv'}", "data.label=income"]
     own = tables if experiment == "table" else []
     settings = settings_from_config(compose("run", [f"experiment={experiment}", *own]))
