@@ -15,6 +15,8 @@ def names(group: str) -> list[str]:
 
 
 SOFT = "privacy.bins=4 student.settings.unanswered=unlabeled"
+SMALL_STUDENT = "+student.network.filters=[2] +student.network.hidden=[4]"
+SMALL_CNN = f"+learner.filters=[2] +learner.hidden=[4] {SMALL_STUDENT}"
 CASES: dict[str, tuple[str, str]] = {
     **{f"mechanism {name}": ("blobs", f"{CHEAP} mechanism={name}") for name in names("mechanism")},
     "mechanism stability_paper": ("blobs", f"{CHEAP} mechanism=stability_paper privacy.epsilon=1000 privacy.cutoff=2"),
@@ -31,8 +33,11 @@ CASES: dict[str, tuple[str, str]] = {
     "learner adult": ("halfspaces", f"{CHEAP} learner=adult"),
     "learner sklearn": ("blobs", f"{CHEAP} learner=sklearn learner.num_workers=1"),
     "learner boosting": ("blobs", f"{CHEAP} learner=boosting learner.num_workers=1 learner.estimator.n_estimators=2"),
-    "learner cnn": ("mnist", f"{CHEAP} learner=cnn student=cnn"),
-    "learner resnet": ("mnist", f"{CHEAP} learner=resnet student=cnn"),
+    "learner cnn": ("mnist", f"{CHEAP} learner=cnn student=cnn {SMALL_CNN}"),
+    "learner resnet": (
+        "mnist",
+        f"{CHEAP} learner=resnet +learner.blocks=[1] +learner.widths=[4] student=cnn {SMALL_STUDENT}",
+    ),
     **{f"engine {name}": ("blobs", f"{CHEAP} +teachers.training.engine={name}") for name in ("sequential", "vmap", "batched")},
     "experiment adult": ("adult", "experiment=adult"),
     "experiment adult_boosting": (
@@ -49,7 +54,7 @@ CASES: dict[str, tuple[str, str]] = {
         "digits on small images",
         "experiment=digits_frozen data.components=8 data.encoder.steps=2 mechanism.votes_per_teacher=12",
     ),
-    "experiment mnist": ("mnist", "experiment=mnist"),
+    "experiment mnist": ("mnist", f"experiment=mnist {SMALL_CNN}"),
     "experiment mnist5000": ("mnist5000", "experiment=mnist5000 data.components=8"),
     "experiment mnist5000_frozen": (
         "mnist5000",
