@@ -1,7 +1,7 @@
-"""Audits: machinery that must reject a wrong mechanism, and proves it on broken twins.
+"""Audits: checks that must reject a wrong mechanism, and are shown to do so on mutants.
 
-Three kinds of check, from certain to broad (see `checks`): exact divergences by summation, functional checks, and sampled ones
-with a stated false-alarm rate. `audit` runs them all on a mechanism and on its broken twins.
+Three kinds of check, from certain to broad (see `checks`): exact divergences by summation, checks without any false alarm, and
+sampled ones with a stated false-alarm rate. `audit` runs them on a mechanism and on its mutants (see `under_test`).
 """
 
 from teacher_student.auditing.audit import AuditReport, audit

@@ -1,7 +1,7 @@
-"""The audit of a mechanism: every check on the mechanism itself and on its broken twins, in one table.
+"""The audit of a mechanism: every check on the mechanism itself and on its mutants, in one table.
 
-A table in which the mechanism passes says little; one in which, at the same settings, every twin is caught says that the checks
-can fail. Both belong to the verdict.
+A table in which the mechanism passes says little; one in which, at the same settings, every mutant is caught says that the
+checks can fail. Both belong to the verdict.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import numpy as np
 
 from teacher_student.arguments import choice, positive_integer, positive_number, probability
 from teacher_student.auditing.agreement import compare_noise, stated_power
-from teacher_student.auditing.checks import THRESHOLD_CHECKS, THRESHOLD_SESSIONS, Check, Row, Setting
-from teacher_student.auditing.noisy_checks import NOISY_CHECKS, NOISY_SESSIONS, noisy_claimed, noisy_twins
-from teacher_student.auditing.sampled import FALSE_ALARM, DrawnAhead
-from teacher_student.auditing.soft_checks import SOFT_SESSIONS, soft_checks, soft_claimed, soft_twins
-from teacher_student.auditing.sums import SUM_CHECKS, SUM_SESSIONS, sum_claimed, sum_twins
-from teacher_student.auditing.twins import CLAIMED, Subject, claimed, threshold_twins
+from teacher_student.auditing.noisy_max import NoisyMaxUnderTest
+from teacher_student.auditing.sampled import FALSE_ALARM
+from teacher_student.auditing.soft_labels import SoftLabelsUnderTest
+from teacher_student.auditing.sums import SumsUnderTest
+from teacher_student.auditing.thresholds import ThresholdUnderTest
+from teacher_student.auditing.under_test import CLAIMED, AuditConfig, CheckResult, MechanismUnderTest
+from teacher_student.auditing.wrapped_noise import DrawnAhead
 from teacher_student.mechanisms.noise import GeneratorNoise, Noise, SystemNoise
 from teacher_student.mechanisms.soft_histogram import SMALLEST_NUMBER_OF_BINS
 from teacher_student.privacy import calibrate, calibrate_soft
@@ -48,7 +49,7 @@ class AuditReport:
     delta: float
     trials: int
     false_alarm: float
-    rows: tuple[Row, ...]
+    rows: tuple[CheckResult, ...]
 
     @property
     def sound(self) -> bool:
@@ -57,13 +58,13 @@ class AuditReport:
 
     @property
     def caught(self) -> dict[str, tuple[str, ...]]:
-        """For each broken twin the checks that rejected it."""
-        twins = dict.fromkeys(row.subject for row in self.rows if row.subject != CLAIMED)
-        return {twin: tuple(row.check for row in self.rows if row.subject == twin and not row.passed) for twin in twins}
+        """For each mutant the checks that rejected it."""
+        mutants = dict.fromkeys(row.subject for row in self.rows if row.subject != CLAIMED)
+        return {name: tuple(row.check for row in self.rows if row.subject == name and not row.passed) for name in mutants}
 
     @property
     def powerful(self) -> bool:
-        """Whether every broken twin was rejected by at least one check."""
+        """Whether every mutant was rejected by at least one check."""
         return all(self.caught.values())
 
     @property
@@ -72,16 +73,16 @@ class AuditReport:
         return self.sound and self.powerful
 
     def __str__(self) -> str:
-        """Return the table: the mechanism check by check, then each twin with the checks that caught it."""
+        """Return the table: the mechanism check by check, then each mutant with the checks that caught it."""
         title = (
             f"{self.mechanism} at epsilon {self.epsilon:g}, delta {self.delta:g}: "
             f"{self.trials} sessions a side, false alarm {self.false_alarm:g} for each sampling check"
         )
         own = [row for row in self.rows if row.subject == CLAIMED]
         lines = [(row.check, row.claimed, row.measured, "ok" if row.passed else "REJECTED") for row in own]
-        twins = [(name, ", ".join(by) or "nothing", "caught" if by else "MISSED") for name, by in self.caught.items()]
+        caught = [(name, ", ".join(by) or "nothing", "caught" if by else "MISSED") for name, by in self.caught.items()]
         table = _aligned([("check", "claimed", "measured", "verdict"), *lines])
-        power = _aligned([("broken twin", "rejected by", "verdict"), *twins]) if twins else []
+        power = _aligned([("broken twin", "rejected by", "verdict"), *caught]) if caught else []
         verdict = "passed" if self.passed else "NOT PASSED"
         return "\n".join([title, "", *table, "", *power, "", f"audit {verdict}"])
 
@@ -121,7 +122,7 @@ def audit(
         num_queries: for calibrations that need it; 20 cutoffs, and for a noisy maximum as many as the answers, unless given.
         trials: sessions per side for each check that samples.
         false_alarm: error of each check that samples.
-        twins: also audit the broken twins.
+        twins: also audit the mutants, its broken twins.
         noise: the sessions' noise in place of a generator, such as `SystemNoise()` (several times slower).
         seed: for the generator; from the operating system unless given.
         progress: called as sessions are run.
@@ -142,37 +143,38 @@ def audit(
     if kind.releases == "scores":
         options.pop("norm", None)  # a unit of scores: the guarantee is the same at any
     sizes = kind.audit_options(cutoff, num_queries, **options)
-    if bins is None:
-        parameters = calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, **sizes)
-        subjects, checks, sessions = _programme(parameters, epsilon, delta, twins)
-    else:
+    if bins is not None:
         positive_integer("bins", bins, minimum=SMALLEST_NUMBER_OF_BINS)
-        parameters = calibrate_soft(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, **sizes)
-        subjects = [soft_claimed(parameters), *(soft_twins(parameters) if twins else [])]
-        checks, sessions = soft_checks(bins), SOFT_SESSIONS
-    counter = _Counter(progress, len(subjects) * sessions * trials)
+    spec = (calibrate if bins is None else calibrate_soft)(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, **sizes)
+    true = under_test(spec, epsilon, delta, bins=bins)
+    subjects = [true, *(true.mutants() if twins else [])]
+    counter = _Counter(progress, len(subjects) * true.SESSIONS * trials)
     ahead = DrawnAhead(GeneratorNoise(np.random.default_rng(seed)) if noise is None else noise)
-    setting = Setting(epsilon, delta, trials, false_alarm, lambda: ahead, counter.add)
-    rows = list(sampler_rows(parameters, 4 * trials, false_alarm))
+    config = AuditConfig(epsilon, delta, trials, false_alarm, lambda: ahead, counter.add)
+    rows = list(sampler_rows(spec, 4 * trials, false_alarm))
     for subject in subjects:
         counter.name = subject.name
-        rows.extend(check(subject, setting) for check in checks)
-    return AuditReport(mechanism, parameters, epsilon, delta, trials, false_alarm, tuple(rows))
+        rows.extend(check(subject, config) for check in subject.CHECKS)
+    return AuditReport(mechanism, spec, epsilon, delta, trials, false_alarm, tuple(rows))
 
 
-def _programme(parameters: Any, epsilon: float, delta: float, twins: bool) -> tuple[list[Subject], tuple[Check, ...], int]:
-    """Return who is audited, by which checks, and the sessions for each in units of the trials."""
-    if parameters.releases != "labels":
-        true = sum_claimed(parameters, epsilon, delta)
-        return [true, *(sum_twins(true) if twins else [])], SUM_CHECKS, SUM_SESSIONS
-    if parameters.pays_for == "answers":
-        broken = noisy_twins(parameters) if twins else []
-        return [noisy_claimed(parameters), *broken], NOISY_CHECKS, NOISY_SESSIONS
-    broken = threshold_twins(parameters) if twins else []
-    return [claimed(parameters), *broken], THRESHOLD_CHECKS, THRESHOLD_SESSIONS
+def under_test(spec: Any, epsilon: float, delta: float, *, bins: int | None = None) -> MechanismUnderTest:
+    """Return the mechanism that `spec` describes, as a subject of the checks of its family.
+
+    Args:
+        spec: calibrated parameters.
+        epsilon: the claim.
+        delta: the claim.
+        bins: of soft labels; None for other answers.
+    """
+    if bins is not None:
+        return SoftLabelsUnderTest.of(spec, bins=bins)
+    if spec.releases != "labels":
+        return SumsUnderTest.claiming(spec, epsilon, delta)
+    return (NoisyMaxUnderTest if spec.pays_for == "answers" else ThresholdUnderTest).of(spec)
 
 
-def sampler_rows(parameters: Any, draws: int, false_alarm: float) -> list[Row]:
+def sampler_rows(parameters: Any, draws: int, false_alarm: float) -> list[CheckResult]:
     """Compare the exact samplers, at the scales in use, with their laws."""
     noise = SystemNoise()
     rows = []
@@ -180,7 +182,7 @@ def sampler_rows(parameters: Any, draws: int, false_alarm: float) -> list[Row]:
         result = compare_noise(noise.draw(law, scale, draws), law, float(scale), false_alarm)
         measured = f"p {result.p_value:.1e} ({result.cell})"
         stated = stated_power(law, float(scale), draws, false_alarm)
-        rows.append(Row(CLAIMED, f"sampler, {law}", stated, measured, result.accepted))
+        rows.append(CheckResult(CLAIMED, f"sampler, {law}", stated, measured, result.accepted))
     return rows
 
 

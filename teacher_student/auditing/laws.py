@@ -7,7 +7,7 @@ is a table over a window of integers with the mass outside the window bounded; t
     discrete_laplace   (1 - t) / (1 + t) * t^|j|, t = e^(-1/b)  thresholds and queries of `stability_paper`, `_redraw`, `_laplace`
     discrete_gaussian  proportional to e^(-j^2 / 2 s^2)         the threshold of `stability`
     two_geometrics     nu = -(G1 + G2), P(G >= j) = t^j         the queries of `stability`
-    none               0 with probability 1                     a twin that reuses its noise
+    none               0 with probability 1                     a mutant that reuses its noise
 """
 
 from __future__ import annotations

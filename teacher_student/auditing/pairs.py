@@ -42,6 +42,11 @@ class NeighbourVotes:
         if (gained > 1).any() or (lost > 1).any():
             raise ArgumentError(f"counts must differ by one teacher's vote per query, got changes {change.tolist()}")
 
+    @property
+    def sides(self) -> tuple[Integers, Integers]:
+        """Counts under D and under D'."""
+        return self.counts, self.other_counts
+
     def seen(self, statistic: Statistic) -> list[QueryPair]:
         """Return each query as `statistic` sees it on both sides."""
         rows = zip(self.counts, self.other_counts, strict=True)

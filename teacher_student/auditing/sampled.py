@@ -1,4 +1,4 @@
-"""Sampled audit: run the real mechanism many times on a worst pair and bound epsilon from below.
+"""Sampled bounds: from many sessions of the real mechanism on a worst pair, a lower bound on epsilon.
 
 For any event S of outputs, (epsilon, delta)-DP says P(S) <= e^epsilon P'(S) + delta. The event is chosen on the first half of
 the sessions and judged on the second, so that the choice does not bias the judgement. With Clopper-Pearson bounds, each at half
@@ -14,57 +14,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable
-from fractions import Fraction
 
-import numpy as np
 from scipy import stats
 
-from teacher_student.arguments import Integers, positive_integer
-from teacher_student.auditing.pairs import NeighbourVotes
-from teacher_student.auditing.twins import Subject
-from teacher_student.auditing.wrapped_noise import WrappedNoise
-from teacher_student.mechanisms.noise import Noise
-
-Progress = Callable[[int], None]
-"""Called with the number of sessions run since the last call."""
+from teacher_student.arguments import Integers
 
 FALSE_ALARM = 1e-9
 """Probability with which a check that samples may reject a true mechanism, unless it says otherwise."""
-
-
-class DrawnAhead(WrappedNoise):
-    """Another source's noise, drawn in blocks and handed out in order, each value once: many short sessions cost less."""
-
-    def __init__(self, inner: Noise, block: int = 1 << 14) -> None:
-        super().__init__(inner)
-        self._size = block
-        self._blocks: dict[tuple[str, Fraction], tuple[Integers, int]] = {}
-
-    def draw(self, law: str, scale: Fraction, size: int) -> Integers:
-        """Return the next `size` values of this law at this scale."""
-        values, used = self._blocks.get((law, scale), (_NONE, 0))
-        if used + size > len(values):
-            fresh = self._inner.draw(law, scale, max(size, self._size))
-            values, used = np.concatenate([values[used:], fresh]), 0
-        self._blocks[law, scale] = (values, used + size)
-        return values[used : used + size].copy()
-
-
-_NONE: Integers = np.empty(0, dtype=np.int64)
-
-
-def sessions(subject: Subject, counts: Integers, trials: int, noise: Noise, progress: Progress | None = None) -> Integers:
-    """Return the labels of `trials` independent sessions, (trials, m) int64."""
-    positive_integer("trials", trials)
-    labels = np.empty((trials, len(counts)), dtype=np.int64)
-    for trial in range(trials):
-        labels[trial] = subject.session(counts, noise)[0]
-        if progress is not None and trial % 500 == 499:
-            progress(500)
-    if progress is not None:
-        progress(trials % 500)
-    return labels
 
 
 def clopper_pearson(successes: int, trials: int, error: float) -> tuple[float, float]:
@@ -126,19 +82,3 @@ def lower_bound(labels: Integers, other: Integers, delta: float, *, error: float
         epsilon = certain_epsilon(hits, other_hits, trials, delta, error / 2)
         bounds.append(LowerBound(epsilon, len(event), hits, other_hits, trials, error))
     return max(bounds, key=lambda bound: bound.epsilon)
-
-
-def audit_pair(
-    subject: Subject,
-    votes: NeighbourVotes,
-    noise: Noise,
-    *,
-    delta: float,
-    trials: int,
-    error: float = FALSE_ALARM,
-    progress: Progress | None = None,
-) -> LowerBound:
-    """Run `trials` sessions on each side of `votes` and return the lower bound on epsilon."""
-    labels = sessions(subject, votes.counts, trials, noise, progress)
-    other = sessions(subject, votes.other_counts, trials, noise, progress)
-    return lower_bound(labels, other, delta, error=error)

@@ -7,12 +7,13 @@ where an abstention pays. How many of each, and at which distances, is searched 
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from teacher_student.arguments import Integers
 from teacher_student.auditing.exact import ThresholdLaw, outcomes
 from teacher_student.auditing.outcomes import Outcomes
 from teacher_student.auditing.pairs import NeighbourVotes, Statistic, flipping, halved_distance
@@ -24,13 +25,20 @@ STEPS = (-0.5, 0.0, 0.5, 1.0, 2.0)
 """Distances that are tried: the threshold plus these many scales."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Found:
-    """The best pair found, what the mechanism can emit on it, and its score."""
+class WorstPair(NamedTuple):
+    """Neighbours on which a mechanism shows most.
 
-    votes: NeighbourVotes
+    Attributes:
+        name: for the table.
+        outcomes: what a session can emit on the two.
+        score: what they were chosen by.
+        sides: (m, C) votes or sums under D and under D'; none where no session is sampled on them.
+    """
+
+    name: str
     outcomes: Outcomes
     score: float
+    sides: tuple[Integers, ...] = ()
 
 
 def exact_epsilon(delta: float) -> Score:
@@ -83,14 +91,14 @@ def worst_flips(
     ups: Sequence[int] = (0, 5, 20),
     downs: Sequence[int] | None = None,
     statistic: Statistic = halved_distance,
-) -> Found:
+) -> WorstPair:
     """Return the pair of largest `score` among `candidates`; ties go to the first."""
     downs = (law.cutoff, 3 * law.cutoff) if downs is None else downs
-    best: Found | None = None
+    best: WorstPair | None = None
     for votes in candidates(law, ups, downs, statistic):
         result = outcomes(law, votes.seen(statistic))
         value = score(result, best.score if best else 0.0)
         if best is None or value > best.score:
-            best = Found(votes, result, value)
+            best = WorstPair(votes.name, result, value, votes.sides)
     assert best is not None
     return best

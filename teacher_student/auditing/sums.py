@@ -1,4 +1,4 @@
-"""Noisy sums under audit: noisy fractions, few votes of each teacher, and noisy scores.
+"""Noisy sums under test: noisy fractions, few votes of each teacher, and noisy scores.
 
 The worst neighbours are teachers, not sums: they go through the sessions that a user has, without noise, and what comes out
 shows by how much one teacher moves everything that is released. The exact law takes those shifts.
@@ -25,26 +25,23 @@ import dataclasses
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from fractions import Fraction
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import fft
 
 from teacher_student.aggregation import FractionSession, ScoreSession, add_scores, empty_sums
 from teacher_student.arguments import ArgumentError, Floats, Integers
-from teacher_student.auditing import agreement
-from teacher_student.auditing.checks import BOUND_SESSIONS, Check, Row, Setting
-from teacher_student.auditing.functional import ListeningNoise
+from teacher_student.auditing import agreement, checks
+from teacher_student.auditing.agreement import Agreement
 from teacher_student.auditing.laws import IntegerLaw, discrete_gaussian
 from teacher_student.auditing.outcomes import Outcomes
-from teacher_student.auditing.sampled import lower_bound
-from teacher_student.auditing.twins import CLAIMED, Subject, mutants
-from teacher_student.auditing.wrapped_noise import WrappedNoise
+from teacher_student.auditing.search import Score, WorstPair
+from teacher_student.auditing.under_test import AuditConfig, Check, CheckResult, MechanismUnderTest
+from teacher_student.auditing.wrapped_noise import SharedNoise, SilentNoise
 from teacher_student.labels import HALTED
-from teacher_student.mechanisms.interface import build_mechanism
-from teacher_student.mechanisms.noise import GeneratorNoise, Noise
+from teacher_student.mechanisms.interface import State, build_mechanism
 from teacher_student.mechanisms.noisy_sums import from_codes
 
 STEPS = 64
@@ -100,30 +97,6 @@ def sum_of(law: IntegerLaw, times: int, scale: float) -> IntegerLaw:
     np.add.at(circle, law.support % len(circle), law.mass)
     mass = np.roll(fft.irfft(fft.rfft(circle) ** times, len(circle)), reach)[: 2 * reach + 1]
     return IntegerLaw(-reach, np.maximum(mass, 0.0), 1e-13 * (20 + times) + times * law.outside)
-
-
-class SilentNoise(WrappedNoise):
-    """No noise at all: a session shows the sums that it would have released."""
-
-    def __init__(self) -> None:
-        super().__init__(GeneratorNoise(np.random.default_rng(0)))
-
-    def draw(self, law: str, scale: Fraction, size: int) -> Integers:
-        """Return zeros."""
-        del law, scale
-        return np.zeros(size, dtype=np.int64)
-
-
-class SharedNoise(WrappedNoise):
-    """One draw for each query, given to all `classes` of it."""
-
-    def __init__(self, inner: Noise, classes: int) -> None:
-        super().__init__(inner)
-        self._classes = classes
-
-    def draw(self, law: str, scale: Fraction, size: int) -> Integers:
-        """Return each draw `classes` times."""
-        return np.repeat(self._inner.draw(law, scale, -(-size // self._classes)), self._classes)[:size]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -321,149 +294,111 @@ TEACHERS: dict[str, type[Teachers]] = {"noisy_fraction": VotingTeachers, "noisy_
 """Worst neighbours of each mechanism that releases sums."""
 
 
+def neighbours(test: SumsUnderTest, config: AuditConfig) -> CheckResult:
+    """One hostile teacher in sessions without noise moves everything released by no more than is paid for."""
+    del config
+    worst = max(test.teachers.neighbours(), key=lambda pair: pair.squares)
+    stated, seen = f"squared distance at most {test.teachers.most}", f"{worst.squares} ({worst.name})"
+    return CheckResult(test.name, "neighbours", stated, seen, worst.squares <= test.teachers.most)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SumSubject(Subject):
+class SumsUnderTest(MechanismUnderTest):
     """A mechanism of noisy sums, beside the sessions that make sums of what teachers say."""
+
+    SESSIONS = 2 * checks.BOUND_SESSIONS + 1
+    CHECKS: ClassVar[tuple[Check, ...]] = (neighbours, *checks.ALL, *checks.SAMPLED)
 
     teachers: Teachers
 
-    def values(self, sums: Integers, noise: Noise, trials: int) -> Integers:
+    @classmethod
+    def law_of(cls, spec: Any) -> NoisySumLaw:
+        """Return the law that `spec` promises."""
+        return NoisySumLaw.of(spec)
+
+    @classmethod
+    def claiming(cls, spec: Any, epsilon: float, delta: float) -> Self:
+        """Return the mechanism as it is, with its hostile teachers.
+
+        Raises:
+            ArgumentError: its worst neighbours are not written down here.
+        """
+        if spec.mechanism not in TEACHERS:
+            raise ArgumentError(
+                f"mechanism must be one whose worst neighbours the audit knows ({', '.join(TEACHERS)}), got {spec.mechanism}; "
+                "add them to teacher_student.auditing.sums"
+            )
+        return cls.of(spec, teachers=TEACHERS[spec.mechanism](spec, epsilon, delta))
+
+    def mutants(self) -> list[Self]:
+        """Return those of the spec, of the sessions, and noise that the classes of a query share."""
+        broken = self.teachers.broken().items()
+        found = [*super().mutants(), *(dataclasses.replace(self, name=name, teachers=wrong) for name, wrong in broken)]
+        classes = self.spec.num_classes
+        if classes == 1:
+            return found
+        law = dataclasses.replace(self.law, shared=True)
+        shared = dataclasses.replace(
+            self, name="noise_shared_by_classes", law=law, tamper=lambda noise: SharedNoise(noise, classes)
+        )
+        return [*found, shared]
+
+    def worst(self, score: Score, *, brief: bool = False) -> WorstPair:
+        """Return the worst of the pairs whose sums all move by one amount; `brief`: the one that moves furthest."""
+        pairs = [pair for pair in self.teachers.neighbours() if len(set(np.abs(pair.shift[pair.shift != 0]).tolist())) <= 1]
+        best: WorstPair | None = None
+        for pair in sorted(pairs, key=lambda pair: -pair.squares)[: 1 if brief else None]:
+            found = self.law.outcomes(pair.shift)
+            value = 0.0 if brief else score(found, best.score if best else 0.0)
+            if best is None or value > best.score:
+                best = WorstPair(pair.name, found, value, (pair.sums, pair.other_sums))
+        assert best is not None
+        return best
+
+    @property
+    def rows_per_query(self) -> int:
+        """One row for each class."""
+        return int(self.spec.num_classes)
+
+    def pressing(self) -> Integers:
+        """Return empty sums of more queries than are answered."""
+        return np.zeros(((2 * self.spec.max_answers + 2) * self.rows_per_query, 1), dtype=np.int64)
+
+    def paid(self, labels: Integers) -> int:
+        """Return the answers."""
+        return int((labels != HALTED).sum()) // self.rows_per_query
+
+    def needed(self, labels: Integers, state: State) -> dict[str, tuple[float, float]]:
+        """One draw for each sum."""
+        del state
+        return {"count": (int((labels != HALTED).sum()), math.inf)}
+
+    def values(self, sums: Integers, trials: int, config: AuditConfig) -> Integers:
         """Return noisy sums (trials, answers, C) of so many sessions over `sums` (answers, C): one that is as long as all."""
-        actual, source = self.mechanism.parameters, self.tamper(noise)
+        actual, source = self.mechanism.parameters, self.tamper(config.noise())
         long = build_mechanism(dataclasses.replace(actual, max_answers=len(sums) * trials))  # type: ignore[call-arg]
         codes, _ = long.answer(np.tile(sums.reshape(-1, 1), (trials, 1)), long.start(source), source)
+        config.ran(trials)
         return from_codes(codes).reshape(trials, *sums.shape)
 
+    def samples(self, pair: WorstPair, trials: int, config: AuditConfig) -> tuple[Integers, Integers]:
+        """Return the signed sums of what moves, in cells of half a standard deviation."""
+        mine, theirs = pair.sides
+        signs = np.sign(mine - theirs)
+        width = max(1, round(math.sqrt(np.count_nonzero(signs)) * float(self.spec.scale) / 2))
 
-def sum_claimed(parameters: Any, epsilon: float, delta: float) -> SumSubject:
-    """Return the mechanism of noisy sums as it is.
+        def cells(sums: Integers) -> Integers:
+            moved = (self.values(sums, trials, config) - theirs) * signs
+            return np.asarray(moved.sum(axis=(1, 2))[:, None] // width)
 
-    Raises:
-        ArgumentError: one whose worst neighbours are not written down here.
-    """
-    if parameters.mechanism not in TEACHERS:
-        raise ArgumentError(
-            f"mechanism must be one whose worst neighbours the audit knows ({', '.join(TEACHERS)}), got {parameters.mechanism}; "
-            "add them to teacher_student.auditing.sums"
-        )
-    teachers = TEACHERS[parameters.mechanism](parameters, epsilon, delta)
-    return SumSubject(CLAIMED, build_mechanism(parameters), parameters, NoisySumLaw.of(parameters), teachers=teachers)
+        return cells(mine), cells(theirs)
 
-
-def sum_twins(true: SumSubject) -> list[Subject]:
-    """Return the mutants of noisy sums, each claiming the guarantee of `true`."""
-    classes = true.claimed.num_classes
-    found = [
-        *mutants(true, NoisySumLaw.of),
-        *(dataclasses.replace(true, name=name, teachers=wrong) for name, wrong in true.teachers.broken().items()),
-    ]
-    if classes == 1:
-        return found
-    law = NoisySumLaw(float(true.claimed.scale), shared=True)
-    shared = dataclasses.replace(true, name="noise_shared_by_classes", law=law, tamper=lambda noise: SharedNoise(noise, classes))
-    return [*found, shared]
-
-
-def moved_sums(subject: Subject, setting: Setting) -> Row:
-    """One hostile teacher in sessions without noise moves everything released by no more than is paid for."""
-    del setting
-    teachers = _teachers(subject)
-    worst = max(teachers.neighbours(), key=lambda pair: pair.squares)
-    stated, seen = f"squared distance at most {teachers.most}", f"{worst.squares} ({worst.name})"
-    return Row(subject.name, "neighbours", stated, seen, worst.squares <= teachers.most)
-
-
-def exact_sums(subject: Subject, setting: Setting) -> Row:
-    """Divergence of the released sums at the claimed epsilon, for the worst of the hostile teachers."""
-    law = _law(subject)
-    found = [(law.outcomes(pair.shift).worst_divergence(setting.epsilon), pair.name) for pair in uniform_pairs(subject)]
-    bracket, name = max(found, key=lambda pair: pair[0].lower)
-    passed = bracket.lower <= setting.delta
-    if subject.name == CLAIMED:
-        passed = max(pair[0].upper for pair in found) <= setting.delta
-    return Row(subject.name, "exact, sums", f"({setting.epsilon:g}, {setting.delta:g})", f"delta {bracket} ({name})", passed)
-
-
-def uniform_pairs(subject: Subject) -> list[NeighbourSums]:
-    """Return the pairs whose sums all move by one amount, or not at all: those that have an exact law here."""
-    return [pair for pair in _teachers(subject).neighbours() if len(set(np.abs(pair.shift[pair.shift != 0]).tolist())) <= 1]
-
-
-def sum_cap(subject: Subject, setting: Setting) -> Row:
-    """At most `max_answers` queries are answered, in one call and one by one."""
-    most, classes = subject.claimed.max_answers, subject.claimed.num_classes
-    rows, answered = np.zeros(((2 * most + 2) * classes, 1), dtype=np.int64), []
-    for calls in (1, 2 * most + 2):
-        source = subject.tamper(setting.noise())
-        state, codes = subject.mechanism.start(source), []
-        for part in np.split(rows, calls):
-            answers, state = subject.mechanism.answer(part, state, source)
-            codes += answers.tolist()
-        answered.append(sum(code != HALTED for code in codes) // classes)
-    return Row(subject.name, "cap", f"at most {most}", f"{max(answered)} answers", max(answered) <= most)
-
-
-def sum_draws(subject: Subject, setting: Setting) -> Row:
-    """Every sum of an answer has a draw of its own, from the accounted law at the accounted scale."""
-    parameters, heard = subject.claimed, ListeningNoise(setting.noise())
-    source, needed = subject.tamper(heard), parameters.max_answers * parameters.num_classes
-    subject.mechanism.answer(np.zeros((needed, 1), dtype=np.int64), subject.mechanism.start(source), source)
-    stated = {(draw.law, draw.scale) for draw in parameters.draws}
-    strange = [draw for draw in heard.draws if (draw.law, draw.scale) not in stated]
-    drawn = sum(len(draw.values) for draw in heard.draws)
-    seen = f"{drawn} draws for {needed} sums"
-    if strange:
-        seen = f"drew {strange[0].law} at scale {float(strange[0].scale):g}, which is not accounted for"
-    return Row(subject.name, "draws", f"scale {float(parameters.scale):g}", seen, not strange and drawn >= needed)
-
-
-def sampled_sum_bound(subject: Subject, setting: Setting) -> Row:
-    """Lower confidence bound on epsilon from the signed sum of what moves, in cells of half a standard deviation."""
-    pair, trials = max(uniform_pairs(subject), key=lambda pair: pair.squares), BOUND_SESSIONS * setting.trials
-    signs = np.sign(pair.shift)
-    width = max(1, round(math.sqrt(np.count_nonzero(signs)) * float(subject.claimed.scale) / 2))
-    tables = []
-    for sums in (pair.sums, pair.other_sums):
-        values = _sessions(subject, sums, setting, trials) - pair.other_sums
-        tables.append((values * signs).sum(axis=(1, 2))[:, None] // width)
-    bound = lower_bound(tables[0], tables[1], setting.delta, error=setting.false_alarm)
-    seen = f"epsilon >= {bound.epsilon:.3f} (event {bound.hits} : {bound.other_hits} of {bound.trials})"
-    return Row(subject.name, "sampled epsilon", f"epsilon {setting.epsilon:g}", seen, bound.epsilon <= setting.epsilon)
-
-
-def sampled_sums(subject: Subject, setting: Setting) -> Row:
-    """The noise of sessions against the claimed law: of single sums, and of the difference between two classes."""
-    parameters, share = subject.claimed, setting.false_alarm / 2
-    shape, scale = (parameters.max_answers, parameters.num_classes), float(parameters.scale)
-    noise = _sessions(subject, np.zeros(shape, dtype=np.int64), setting, setting.trials)
-    signs = np.array([1, -1, *[0] * shape[1]])[: shape[1]]
-    single = discrete_gaussian(scale)
-    found = [
-        agreement.compare_law(noise.ravel()[: 20 * setting.trials], single, share),
-        agreement.compare_law((noise * signs).sum(axis=(1, 2)), sum_of(single, shape[0] * min(2, shape[1]), scale), share),
-    ]
-    worst = min(found, key=lambda result: result.p_value)
-    return Row(subject.name, "sampled law", f"p > {share:.1e}", f"p {worst.p_value:.1e} ({worst.cell})", worst.accepted)
-
-
-def _sessions(subject: Subject, sums: Integers, setting: Setting, trials: int) -> Integers:
-    assert isinstance(subject, SumSubject)
-    values = subject.values(sums, setting.noise(), trials)
-    if setting.progress is not None:
-        setting.progress(trials)
-    return values
-
-
-def _teachers(subject: Subject) -> Teachers:
-    assert isinstance(subject, SumSubject)
-    return subject.teachers
-
-
-def _law(subject: Subject) -> NoisySumLaw:
-    assert isinstance(subject.law, NoisySumLaw)
-    return subject.law
-
-
-SUM_CHECKS: tuple[Check, ...] = (moved_sums, exact_sums, sum_cap, sum_draws, sampled_sum_bound, sampled_sums)
-SUM_SESSIONS = 2 * BOUND_SESSIONS + 1
-"""Sessions that these checks run, in units of the trials."""
+    def comparisons(self, config: AuditConfig) -> Iterator[Callable[[float], Agreement]]:
+        """Yield the noise of single sums, and of the difference between two classes."""
+        shape, scale = (self.spec.max_answers, self.spec.num_classes), float(self.spec.scale)
+        noise = self.values(np.zeros(shape, dtype=np.int64), config.trials, config)
+        signs = np.array([1, -1, *[0] * shape[1]])[: shape[1]]
+        single = discrete_gaussian(scale)
+        several = sum_of(single, shape[0] * min(2, shape[1]), scale)
+        yield lambda false_alarm: agreement.compare_law(noise.ravel()[: 20 * config.trials], single, false_alarm)
+        yield lambda false_alarm: agreement.compare_law((noise * signs).sum(axis=(1, 2)), several, false_alarm)

@@ -8,7 +8,7 @@ import pytest
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.auditing import AuditReport, audit
-from teacher_student.auditing.checks import Row
+from teacher_student.auditing.under_test import CheckResult
 from teacher_student.mechanisms import SystemNoise
 from teacher_student.privacy.registry import ANSWERING
 
@@ -46,8 +46,8 @@ def _report(*rows):
 
 
 def test_a_verdict_needs_soundness_and_power():
-    good, bad = Row("claimed", "exact, release", "a", "b", True), Row("claimed", "cutoff", "a", "b", False)
-    caught = Row("noise_halved", "draws", "a", "b", False)
+    good, bad = CheckResult("claimed", "exact, release", "a", "b", True), CheckResult("claimed", "cutoff", "a", "b", False)
+    caught = CheckResult("noise_halved", "draws", "a", "b", False)
     missed = dataclasses.replace(caught, passed=True)
     assert _report(good, caught).passed
     assert "audit passed" in str(_report(good, caught))

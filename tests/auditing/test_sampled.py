@@ -15,7 +15,8 @@ import pytest
 from teacher_student.arguments import ArgumentError
 from teacher_student.auditing.agreement import compare, compare_noise, noise_power, power, transcript_law, unanswered_law
 from teacher_student.auditing.exact import ThresholdLaw
-from teacher_student.auditing.sampled import DrawnAhead, certain_epsilon, choose_event, clopper_pearson, lower_bound
+from teacher_student.auditing.sampled import certain_epsilon, choose_event, clopper_pearson, lower_bound
+from teacher_student.auditing.wrapped_noise import DrawnAhead
 from teacher_student.mechanisms import GeneratorNoise, RecordedNoise, SystemNoise
 from teacher_student.privacy.parameters import round_up
 

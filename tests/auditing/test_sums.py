@@ -13,9 +13,10 @@ import pytest
 from teacher_student.app.verbs import audit as audit_verb
 from teacher_student.arguments import ArgumentError
 from teacher_student.auditing import audit
-from teacher_student.auditing.checks import Setting
+from teacher_student.auditing.checks import sampled_epsilon
 from teacher_student.auditing.laws import discrete_gaussian
-from teacher_student.auditing.sums import NoisySumLaw, sampled_sum_bound, sum_claimed, sum_of, sum_twins
+from teacher_student.auditing.sums import NoisySumLaw, SumsUnderTest, sum_of
+from teacher_student.auditing.under_test import AuditConfig
 from teacher_student.mechanisms import GeneratorNoise
 from teacher_student.privacy import NoisyFraction, calibrate
 
@@ -53,24 +54,24 @@ def test_sums_that_move_by_different_amounts_have_no_law_here_and_equal_ones_no_
 
 
 COMMON = {
-    "noise_halved": {"exact, sums", "draws"},
-    "scale_0.7": {"exact, sums", "draws"},
+    "noise_halved": {"exact divergence", "draws"},
+    "scale_0.7": {"exact divergence", "draws"},
     "scale_1.3": {"draws"},
     "one_answer_more": {"cap"},
-    "noise_shared_by_classes": {"exact, sums", "draws", "sampled law"},
+    "noise_shared_by_classes": {"exact divergence", "draws", "sampled law"},
 }
 REJECTED_BY = {
     "noisy_fraction": COMMON,
     "few_votes": {
         **COMMON,
-        "pays_for_votes_before_only": {"exact, sums", "draws"},
-        "votes_forgotten_between_calls": {"neighbours", "exact, sums"},
+        "pays_for_votes_before_only": {"exact divergence", "draws"},
+        "votes_forgotten_between_calls": {"neighbours", "exact divergence"},
     },
     "noisy_scores": {
         **COMMON,
-        "pays_for_1_of_4": {"exact, sums", "draws"},
-        "pays_for_2_of_4": {"exact, sums", "draws"},
-        "part_of_a_round_twice": {"neighbours", "exact, sums"},
+        "pays_for_1_of_4": {"exact divergence", "draws"},
+        "pays_for_2_of_4": {"exact divergence", "draws"},
+        "part_of_a_round_twice": {"neighbours", "exact divergence"},
         "rounded_to_nearest": {"neighbours"},
     },
 }
@@ -99,7 +100,7 @@ def test_few_classes_and_caps_above_the_answers_are_audited(classes, options):
 def test_the_claim_is_nearly_attained(mechanism):
     """The worst neighbours leave less than a tenth of delta: they are the worst, and the law is theirs."""
     parameters = calibrate(mechanism, epsilon=2.0, delta=1e-6, num_queries=8, num_classes=4)
-    true = sum_claimed(parameters, 2.0, 1e-6)
+    true = SumsUnderTest.claiming(parameters, 2.0, 1e-6)
     lower = [true.law.outcomes(pair.shift).worst_divergence(2.0).lower for pair in true.teachers.neighbours()[:2]]
     assert 0.9e-6 < max(lower) <= 1e-6
 
@@ -110,7 +111,7 @@ def test_sums_without_known_neighbours_are_refused():
         mechanism = "strange_sums"
 
     with pytest.raises(ArgumentError, match="worst neighbours the audit knows"):
-        sum_claimed(Strange(scale=Fraction(9), max_answers=3, num_classes=2), 1.0, 1e-5)
+        SumsUnderTest.claiming(Strange(scale=Fraction(9), max_answers=3, num_classes=2), 1.0, 1e-5)
 
 
 def test_a_config_of_few_votes_and_one_of_scores_can_be_audited(capsys):
@@ -126,8 +127,8 @@ def test_a_config_of_few_votes_and_one_of_scores_can_be_audited(capsys):
 def test_sampled_bound_alone_rejects_too_little_noise(mechanism):
     """Clopper-Pearson at error 1e-9; with a quarter of the noise the true epsilon is more than four times as large."""
     parameters = calibrate(mechanism, epsilon=1.0, delta=1e-3, num_queries=1, num_classes=2)
-    setting = Setting(1.0, 1e-3, 20_000, 1e-9, lambda: GeneratorNoise(np.random.default_rng(0)))
-    true = sum_claimed(parameters, 1.0, 1e-3)
-    weak = next(mutant for mutant in sum_twins(true) if mutant.name == "noise_halved")
-    assert sampled_sum_bound(true, setting).passed
-    assert not sampled_sum_bound(weak, setting).passed
+    config = AuditConfig(1.0, 1e-3, 20_000, 1e-9, lambda: GeneratorNoise(np.random.default_rng(0)))
+    true = SumsUnderTest.claiming(parameters, 1.0, 1e-3)
+    weak = next(mutant for mutant in true.mutants() if mutant.name == "noise_halved")
+    assert sampled_epsilon(true, config).passed
+    assert not sampled_epsilon(weak, config).passed

@@ -11,7 +11,7 @@ import pytest
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.auditing import audit
-from teacher_student.auditing.noisy import NoisyMaxLaw
+from teacher_student.auditing.noisy_max import NoisyMaxLaw
 from teacher_student.mechanisms import build_mechanism
 from teacher_student.planning.report import plan
 from teacher_student.privacy import MECHANISMS, GNMax, LabelSpec, PrivateSelection, calibrate, registry

@@ -1,24 +1,42 @@
-"""Exact law of the noisy maxima (and of the exponential mechanism), by summation over integers.
+"""The noisy maxima (and the exponential mechanism) under test: their exact law, by summation over integers, and their mutants.
 
     for each query, while fewer than `max_answers` are answered (and, with a test, fewer than `num_queries` asked):
         with a test: unless top count + noise at the test's scale >= test threshold, release "unanswered"
         release the label whose count + fresh noise is largest, ties to the lowest label
 
 Queries are independent of each other, so a session composes from its queries.
+
+| mutant | mistake |
+|---|---|
+| one_answer_more | a cap on the answers that is one too high |
+| noise_halved | every scale halved |
+| scale_0.7, scale_1.3 | every scale wrong |
+| test_noise_0.7 | Confident-GNMax tests with too little noise |
+| noise_reused | one draw for all counts, which then decides nothing (not where the sampler would draw for ever) |
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from teacher_student.arguments import ArgumentError, Floats, Integers, choice
+from teacher_student.auditing import agreement, checks
+from teacher_student.auditing.agreement import Agreement
 from teacher_student.auditing.laws import THRESHOLD_LAWS, IntegerLaw
 from teacher_student.auditing.outcomes import Outcomes, product
+from teacher_student.auditing.pairs import NeighbourVotes, contested
+from teacher_student.auditing.search import Score, WorstPair
+from teacher_student.auditing.under_test import AuditConfig, Check, MechanismUnderTest
+from teacher_student.auditing.wrapped_noise import ReusedNoise
 from teacher_student.labels import ABSTAIN, HALTED
+from teacher_student.mechanisms.interface import State
+from teacher_student.privacy.parameters import Draw
 
 ITS_OWN = "its own"
 """Noise of a mechanism whose law is not written down here: the audit takes `NoisyMaxParameters.law`, which must be exact."""
@@ -167,3 +185,91 @@ def _joined(parts: Sequence[Outcomes]) -> Outcomes:
     )
     present = (whole.probability > 0) | (whole.other > 0)
     return Outcomes(whole.probability[present], whole.other[present], whole.missing, whole.width)
+
+
+GAPS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
+"""Gaps that are tried, in standard deviations of the difference of two noisy counts."""
+
+SAMPLED_GAPS = (0.5, 1.0)
+"""Gaps at which sessions are compared with their law."""
+
+
+def votes_of_gap(law: NoisyMaxLaw, gap: int, num_queries: int, *, clear: float = 0.0) -> NeighbourVotes:
+    """Return contested votes of this gap; where there is a test, the top count is `clear` of its scales above the threshold."""
+    votes = contested(gap, num_queries)
+    if law.test_threshold is None or law.test_scale is None:
+        return votes
+    lift = law.test_threshold + round(clear * law.test_scale) - votes.counts.max()
+    return NeighbourVotes(votes.name, np.maximum(votes.counts + lift, 0), np.maximum(votes.other_counts + lift, 0))
+
+
+def worst_gap(law: NoisyMaxLaw, score: Score, num_queries: int) -> WorstPair:
+    """Return the contested votes of largest score."""
+    best: WorstPair | None = None
+    gaps = sorted({1 + round(step * 2**0.5 * law.scale) for step in GAPS})
+    for gap, clear in itertools.product(gaps, (0.0,) if law.test_scale is None else (-1.0, 0.0, 1.0, 3.0)):
+        votes = votes_of_gap(law, gap, num_queries, clear=clear)
+        exact = session_outcomes(law, votes.counts, votes.other_counts, width=1e-4, largest=20_000)
+        value = score(exact, best.score if best else 0.0)
+        if best is None or value > best.score:
+            best = WorstPair(votes.name, exact, value, votes.sides)
+    assert best is not None
+    return best
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NoisyMaxUnderTest(MechanismUnderTest):
+    """A noisy maximum, which pays for every answer."""
+
+    SESSIONS = len(SAMPLED_GAPS) + 2 * checks.BOUND_SESSIONS
+    CHECKS: ClassVar[tuple[Check, ...]] = (*checks.ALL, *checks.SAMPLED)
+
+    @classmethod
+    def law_of(cls, spec: Any) -> NoisyMaxLaw:
+        """Return the law that `spec` promises."""
+        return NoisyMaxLaw.of(spec)
+
+    def mutants(self) -> list[Self]:
+        """Return those of the spec, and noise that is drawn once for all counts."""
+        drawn = [draw for draw in self.spec.draws if draw.per == "count" and draw.decides]
+        return [*super().mutants(), *(self._reusing(draw) for draw in drawn)]
+
+    def _reusing(self, draw: Draw) -> Self:
+        law = dataclasses.replace(self.law, reuse=True)
+        return dataclasses.replace(
+            self, name="noise_reused", law=law, tamper=lambda noise: ReusedNoise(noise, draw.law, draw.scale)
+        )
+
+    def worst(self, score: Score, *, brief: bool = False) -> WorstPair:
+        """Return the worst contested votes found."""
+        del brief
+        return worst_gap(self.law, score, self._most)
+
+    @property
+    def _most(self) -> int:
+        return int(self.law.max_asked or self.law.max_answers)
+
+    def pressing(self) -> Integers:
+        """Return queries that are clear, so that each is answered."""
+        return votes_of_gap(self.law, 9, 2 * self.spec.max_asked + 3, clear=9.0).counts
+
+    def paid(self, labels: Integers) -> int:
+        """Return the answers."""
+        return int((labels >= 0).sum())
+
+    def needed(self, labels: Integers, state: State) -> dict[str, tuple[float, float]]:
+        """One draw for each count of each answer at least, and one for each test."""
+        return {"query": (state.asked, math.inf), "count": (self.pressing().shape[1] * self.paid(labels), math.inf)}
+
+    def comparisons(self, config: AuditConfig) -> Iterator[Callable[[float], Agreement]]:
+        """Yield transcripts of sessions on contested votes."""
+        law = NoisyMaxLaw.of(self.spec)
+        most = min(law.max_asked or law.max_answers, 4)
+
+        def compare(step: float, false_alarm: float) -> Agreement:
+            counts = votes_of_gap(law, 1 + round(step * 2**0.5 * law.scale), most).counts
+            labels = self.sessions(counts, config.trials, config)
+            return agreement.compare_transcripts(labels, session_law(law, counts), false_alarm)
+
+        for step in SAMPLED_GAPS:
+            yield lambda false_alarm, step=step: compare(step, false_alarm)  # type: ignore[misc]

@@ -10,12 +10,19 @@ import pytest
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.auditing import audit
-from teacher_student.auditing.checks import Setting
+from teacher_student.auditing.checks import sampled_epsilon
 from teacher_student.auditing.laws import IntegerLaw
-from teacher_student.auditing.noisy import NoisyMaxLaw, label_chances, session_law, session_outcomes
-from teacher_student.auditing.noisy_checks import noisy_claimed, noisy_twins, sampled_answers_bound, worst_gap
+from teacher_student.auditing.noisy_max import (
+    NoisyMaxLaw,
+    NoisyMaxUnderTest,
+    label_chances,
+    session_law,
+    session_outcomes,
+    worst_gap,
+)
 from teacher_student.auditing.pairs import random_votes
 from teacher_student.auditing.search import exact_epsilon
+from teacher_student.auditing.under_test import AuditConfig
 from teacher_student.mechanisms import GeneratorNoise
 from teacher_student.privacy import calibrate
 
@@ -61,9 +68,9 @@ def _calibrated(mechanism, epsilon, delta, answers):
 @pytest.mark.parametrize(("epsilon", "delta", "answers"), [(1.0, 1e-5, 3), (2.0, 1e-6, 1), (1.0, 1e-5, 12), (4.0, 1e-2, 2)])
 def test_divergence_on_contested_votes_is_within_the_claim(mechanism, epsilon, delta, answers):
     parameters = _calibrated(mechanism, epsilon, delta, answers)
-    _, exact, score = worst_gap(NoisyMaxLaw.of(parameters), exact_epsilon(delta), answers)
-    assert score <= parameters.epsilon(delta) <= epsilon
-    assert exact.worst_divergence(epsilon).upper <= delta
+    worst = worst_gap(NoisyMaxLaw.of(parameters), exact_epsilon(delta), answers)
+    assert worst.score <= parameters.epsilon(delta) <= epsilon
+    assert worst.outcomes.worst_divergence(epsilon).upper <= delta
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -78,17 +85,17 @@ def test_random_neighbours_are_within_the_claim(mechanism, seed):
 def test_the_exponential_mechanism_attains_its_claim():
     """The accountant of its answers is exact: the worst pair comes within 1 % of the claimed epsilon."""
     parameters = _calibrated("exponential", 1.0, 1e-5, 3)
-    assert worst_gap(NoisyMaxLaw.of(parameters), exact_epsilon(1e-5), 3)[2] > 0.98
+    assert worst_gap(NoisyMaxLaw.of(parameters), exact_epsilon(1e-5), 3).score > 0.98
 
 
-# The exponential mechanism draws until it may answer, so that one noise for all counts would never end: no such twin.
+# The exponential mechanism draws until it may answer, so that one noise for all counts would never end: no such mutant.
 REJECTED_BY = {
     "gnmax": {
-        "noise_halved": {"exact, answers", "draws", "sampled law"},
-        "scale_0.7": {"exact, answers", "draws"},
+        "noise_halved": {"exact divergence", "draws", "sampled law"},
+        "scale_0.7": {"exact divergence", "draws"},
         "scale_1.3": {"draws"},
         "one_answer_more": {"cap"},
-        "noise_reused": {"exact, answers", "draws", "sampled epsilon", "sampled law"},
+        "noise_reused": {"exact divergence", "draws", "sampled epsilon", "sampled law"},
     },
     "confident_gnmax": {
         "noise_halved": {"draws"},
@@ -96,39 +103,40 @@ REJECTED_BY = {
         "scale_1.3": {"draws"},
         "test_noise_0.7": {"draws"},
         "one_answer_more": {"cap"},
-        "noise_reused": {"exact, answers", "sampled epsilon", "sampled law"},
+        "noise_reused": {"exact divergence", "sampled epsilon", "sampled law"},
     },
     "lnmax": {
-        "noise_halved": {"exact, answers", "draws", "sampled law"},
-        "scale_0.7": {"exact, answers", "draws"},
+        "noise_halved": {"exact divergence", "draws", "sampled law"},
+        "scale_0.7": {"exact divergence", "draws"},
         "scale_1.3": {"draws"},
         "one_answer_more": {"cap"},
-        "noise_reused": {"exact, answers", "draws", "sampled epsilon", "sampled law"},
+        "noise_reused": {"exact divergence", "draws", "sampled epsilon", "sampled law"},
     },
     "exponential": {
-        "noise_halved": {"exact, answers", "draws", "sampled law"},
-        "scale_0.7": {"exact, answers", "draws"},
+        "noise_halved": {"exact divergence", "draws", "sampled law"},
+        "scale_0.7": {"exact divergence", "draws"},
         "scale_1.3": {"draws"},
-        "one_answer_more": {"exact, answers", "cap"},
+        "one_answer_more": {"exact divergence", "cap"},
     },
 }
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_the_mechanism_passes_and_every_twin_is_rejected_by_these_checks(mechanism):
+def test_the_mechanism_passes_and_every_mutant_is_rejected_by_these_checks(mechanism):
     """Sampling checks: false alarm 1e-9 each; 300 sessions a side."""
     report = audit(mechanism, epsilon=1.0, delta=1e-5, cutoff=3, trials=300, seed=2)
     assert report.passed, str(report)
     assert set(report.caught) == set(REJECTED_BY[mechanism])
-    for twin, by in REJECTED_BY[mechanism].items():
-        assert by <= set(report.caught[twin]), twin
+    for mutant, by in REJECTED_BY[mechanism].items():
+        assert by <= set(report.caught[mutant]), mutant
 
 
 @pytest.mark.slow
 def test_sampled_bound_alone_rejects_too_little_noise():
     """Clopper-Pearson at error 1e-9 on one answer of the exponential mechanism, which attains its epsilon."""
     parameters = _calibrated("exponential", 2.0, 1e-5, 1)
-    setting = Setting(2.0, 1e-5, 10_000, 1e-9, lambda: GeneratorNoise(np.random.default_rng(0)))
-    halved = next(twin for twin in noisy_twins(parameters) if twin.name == "noise_halved")
-    assert sampled_answers_bound(noisy_claimed(parameters), setting).passed
-    assert not sampled_answers_bound(halved, setting).passed
+    config = AuditConfig(2.0, 1e-5, 10_000, 1e-9, lambda: GeneratorNoise(np.random.default_rng(0)))
+    true = NoisyMaxUnderTest.of(parameters)
+    halved = next(mutant for mutant in true.mutants() if mutant.name == "noise_halved")
+    assert sampled_epsilon(true, config).passed
+    assert not sampled_epsilon(halved, config).passed

@@ -13,7 +13,7 @@ from teacher_student.auditing import audit
 from teacher_student.auditing.agreement import compare_transcripts
 from teacher_student.auditing.exact import QueryPair, ThresholdLaw, outcomes
 from teacher_student.auditing.pairs import all_split, halved_distance
-from teacher_student.auditing.soft_checks import soft_law, soft_votes
+from teacher_student.auditing.soft_labels import soft_law, soft_votes
 from teacher_student.mechanisms import GeneratorNoise
 from teacher_student.mechanisms.soft_label import SoftLabelRelease
 from teacher_student.privacy.calibration import calibrate_soft
@@ -80,12 +80,12 @@ def test_the_audit_of_soft_labels_passes(mechanism):
     assert report.sound, str(report)
 
 
-def test_the_audit_of_soft_labels_catches_every_twin():
-    """Power: every twin is caught at these few sessions by a check that does not sample."""
+def test_the_audit_of_soft_labels_catches_every_mutant():
+    """Power: every mutant is caught at these few sessions by a check that does not sample."""
     report = audit("stability", cutoff=2, bins=10, trials=100, seed=1)
     assert report.passed, str(report)
-    assert "units" in report.caught["unstable_pays_once"]
-    assert "exact, release" in report.caught["printed_threshold"]
+    assert "cap" in report.caught["unstable_pays_once"]
+    assert "exact release" in report.caught["printed_threshold"]
     assert "draws" in report.caught["threshold_redrawn"]
 
 

@@ -1,0 +1,200 @@
+"""The stability mechanisms under test.
+
+| mutant | mistake | where it comes from |
+|---|---|---|
+| sensitivity_two | distance = max(0, gap - 1), which one vote moves by 2 | printed in A_subSamp, line 5 |
+| one_payment_more | the loop goes on while c <= T: T + 1 payments | printed in A_sparseVec and A_OQR, line 2 |
+| threshold_redrawn | the threshold drawn anew after a payment; the accountant pays for one draw | a slip between calibrations |
+| noise_halved | both scales halved | factor 2 lost |
+| query_noise_reused | one query noise for the whole session | a constant seed, a cached draw |
+| threshold_scale_0.7, _1.3 | the threshold's noise drawn at a wrong scale | s for s^2, another sensitivity |
+| query_scale_0.7, _1.3 | the queries' noise drawn at a wrong scale | as above |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import stats
+
+from teacher_student.arguments import Integers
+from teacher_student.auditing import agreement, checks
+from teacher_student.auditing.agreement import Agreement
+from teacher_student.auditing.exact import ThresholdLaw, outcomes
+from teacher_student.auditing.pairs import Statistic, all_split, flipping, halved_distance, printed_distance, random_votes
+from teacher_student.auditing.search import Score, WorstPair, worst_flips
+from teacher_student.auditing.under_test import AuditConfig, Check, CheckResult, MechanismUnderTest
+from teacher_student.auditing.wrapped_noise import ReusedNoise
+from teacher_student.labels import ABSTAIN
+from teacher_student.mechanisms.interface import Mechanism, State
+from teacher_student.mechanisms.noise import Noise
+
+SHARES = (0.25, 0.5, 0.75)
+"""Shares of the cutoff that the long sessions of `comparisons` are expected to spend."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _SensitivityTwo:
+    """Doubled counts: ceil(2 gap / 2) - 1 is the printed gap - 1."""
+
+    inner: Mechanism
+
+    @property
+    def parameters(self) -> Any:
+        return self.inner.parameters
+
+    def start(self, noise: Noise) -> State:
+        return self.inner.start(noise)
+
+    def answer(self, counts: Integers, state: State, noise: Noise) -> tuple[Integers, State]:
+        return self.inner.answer(2 * np.asarray(counts, dtype=np.int64), state, noise)
+
+    def halted(self, state: State) -> bool:
+        return self.inner.halted(state)
+
+
+def exact_release(test: ThresholdUnderTest, config: AuditConfig) -> CheckResult:
+    """Divergence with every query split, against the release part that the parameters state."""
+    stated = float(test.spec.release_delta)
+    exact = outcomes(test.law, all_split(test.law.cutoff).seen(test.statistic)).worst_divergence(config.epsilon)
+    passed = exact.upper <= stated * (1 + 1e-6) + 1e-12
+    return CheckResult(test.name, "exact release", f"delta {stated:.3e}", f"delta {exact.lower:.3e}", passed)
+
+
+def threshold_kept(test: ThresholdUnderTest, config: AuditConfig) -> CheckResult:
+    """The threshold is drawn once per session where the cost is that of one draw."""
+    if test.spec.redraw:
+        return CheckResult(test.name, "threshold kept", "any", "redrawn after every payment, as accounted", True)
+    source, most = test.tamper(config.noise()), 1
+    for _ in range(5):
+        state = test.mechanism.start(source)
+        seen = {state.noisy_threshold}
+        for row in np.split(test.pressing(), len(test.pressing())):
+            _, state = test.mechanism.answer(row, state, source)
+            seen.add(state.noisy_threshold)
+        most = max(most, len(seen))
+    return CheckResult(test.name, "threshold kept", "one", f"{most} thresholds in one session", most == 1)
+
+
+def threshold_noise(test: ThresholdUnderTest, config: AuditConfig) -> CheckResult:
+    """The noisy thresholds that sessions start with, against the claimed law."""
+    spec, source = test.spec, test.tamper(config.noise())
+    drawn = [test.mechanism.start(source).noisy_threshold for _ in range(4 * config.trials)]
+    noise, law = np.array(drawn, dtype=np.int64) - spec.threshold, (spec.threshold_noise, float(spec.threshold_scale))
+    result = agreement.compare_noise(noise, *law, config.false_alarm)
+    stated = agreement.stated_power(*law, len(noise), config.false_alarm)
+    config.ran(config.trials)
+    return CheckResult(test.name, "threshold noise", stated, f"p {result.p_value:.1e} ({result.cell})", result.accepted)
+
+
+def sampled_release(test: ThresholdUnderTest, config: AuditConfig) -> CheckResult:
+    """How many sessions over split queries release a label, against the stated release part: one-sided binomial."""
+    stated = float(test.spec.release_delta)
+    labels = test.sessions(all_split(test.spec.cutoff).counts, config.trials, config)
+    leaked = int((labels >= 0).any(axis=1).sum())
+    p_value = float(stats.binom.sf(leaked - 1, config.trials, stated))
+    measured = f"{leaked} of {config.trials} sessions, p {p_value:.1e}"
+    return CheckResult(test.name, "sampled release", f"delta {stated:.3e}", measured, p_value > config.false_alarm)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ThresholdUnderTest(MechanismUnderTest):
+    """A sparse vector of halved distances; `statistic` is what it makes of one query's counts."""
+
+    SESSIONS = 1 + 1 + 2 * checks.BOUND_SESSIONS + 1 + len(SHARES)
+    CHECKS: ClassVar[tuple[Check, ...]] = (
+        checks.exact_divergence,
+        exact_release,
+        checks.cap,
+        checks.draws,
+        threshold_kept,
+        threshold_noise,
+        sampled_release,
+        *checks.SAMPLED,
+    )
+
+    statistic: Statistic = halved_distance
+
+    @classmethod
+    def law_of(cls, spec: Any) -> ThresholdLaw:
+        """Return the law that `spec` promises."""
+        return ThresholdLaw.of(spec)
+
+    def redrawing(self) -> Self:
+        """Return the mutant of the same numbers that redraws its threshold after every payment."""
+        kind = type("Redrawing", (type(self.spec),), {"redraw": True})
+        fields = {field.name: getattr(self.spec, field.name) for field in dataclasses.fields(self.spec)}
+        return self.running("threshold_redrawn", kind(**fields))
+
+    def mutants(self) -> list[Self]:
+        """Return those of the spec, a distance of sensitivity 2, and noise that is kept, or redrawn, where it must not be."""
+        wrong = _SensitivityTwo(self.mechanism)
+        found = [
+            dataclasses.replace(self, name="sensitivity_two", mechanism=wrong, statistic=printed_distance),
+            *super().mutants(),
+        ]
+        if self.spec.redraw:
+            return found
+        law, noise = dataclasses.replace(self.law, reuse=True), (self.spec.query_noise, self.spec.query_scale)
+        reused = dataclasses.replace(self, name="query_noise_reused", law=law, tamper=lambda inner: ReusedNoise(inner, *noise))
+        return [*found, reused, self.redrawing()]
+
+    def worst(self, score: Score, *, brief: bool = False) -> WorstPair:
+        """Return the worst flips found, of which few are tried where sessions are sampled on them."""
+        limits: dict[str, Any] = {"ups": (0, 5), "downs": (self.law.cutoff,)} if brief else {}
+        return worst_flips(self.law, score, statistic=self.statistic, **limits)
+
+    def pressing(self) -> Integers:
+        """Return split queries, of which each is most unlikely to be answered."""
+        return all_split(4 * self.spec.cutoff + 8).counts
+
+    def drawing(self) -> Integers:
+        """Return random votes, of which some are clear."""
+        return random_votes(np.random.default_rng(0), 40, 2 * self.spec.threshold + 9, 3).counts
+
+    def paid(self, labels: Integers) -> int:
+        """Return the abstentions."""
+        return int((labels == ABSTAIN).sum())
+
+    def needed(self, labels: Integers, state: State) -> dict[str, tuple[float, float]]:
+        """One threshold draw per session (and one more per payment where it is redrawn), and one draw for each query at least."""
+        redraws = self.paid(labels) if self.spec.redraw else 0
+        return {"session": (1, 1 + redraws), "query": (state.asked, math.inf)}
+
+    def comparisons(self, config: AuditConfig) -> Iterator[Callable[[float], Agreement]]:
+        """Yield the transcripts of short sessions, then counts over long ones."""
+        law = ThresholdLaw.of(self.spec)
+        near = distance_for(law, 6, 0.5)
+
+        def sessions(distance: int, length: int) -> Integers:
+            return self.sessions(flipping([(distance, 0)] * length).counts, config.trials, config)
+
+        def long_sessions(share: float, false_alarm: float) -> Agreement:
+            length = 12 * law.cutoff
+            distance = distance_for(law, length, share)
+            expected = agreement.unanswered_law(law, distance, length)
+            return agreement.compare_unanswered(sessions(distance, length), expected, false_alarm)
+
+        expected = agreement.transcript_law(law, [(0, near)] * 6)
+        yield lambda false_alarm: agreement.compare_transcripts(sessions(near, 6), expected, false_alarm)
+        for share in SHARES:
+            yield lambda false_alarm, share=share: long_sessions(share, false_alarm)  # type: ignore[misc]
+
+
+def distance_for(law: ThresholdLaw, num_queries: int, share: float) -> int:
+    """Return the smallest distance at which `num_queries` queries are expected to spend at most `share` of what they could."""
+    most = min(law.cutoff, num_queries)
+
+    def spent(distance: int) -> float:
+        chances = agreement.unanswered_law(law, distance, num_queries)
+        return float(chances @ np.arange(len(chances))) / most
+
+    low, high = 0, law.threshold + math.ceil(60 * (law.threshold_scale + law.query_scale))
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if spent(middle) <= share else (middle + 1, high)
+    return low

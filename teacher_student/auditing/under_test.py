@@ -1,0 +1,164 @@
+"""What an audit looks at: a mechanism that runs, the guarantee that it claims, and what the checks need to know of it.
+
+Each family of mechanisms has a subclass (`thresholds`, `noisy_max`, `soft_labels`, `sums`) with its law, written a second time,
+its worst neighbours and its mutants. A mutant is the mechanism with one known mistake; a check that accepts one is worth nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from teacher_student.arguments import Integers
+from teacher_student.auditing.agreement import Agreement
+from teacher_student.auditing.search import Score, WorstPair
+from teacher_student.mechanisms.interface import Mechanism, State, build_mechanism
+from teacher_student.mechanisms.noise import Noise
+
+CLAIMED = "claimed"
+"""Name of the mechanism itself in the table, beside its mutants."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckResult:
+    """One line of the table."""
+
+    subject: str
+    check: str
+    claimed: str
+    measured: str
+    passed: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class AuditConfig:
+    """What the checks of an audit share.
+
+    Attributes:
+        epsilon, delta: the claim.
+        trials: sessions per side and check.
+        false_alarm: error of each sampling check.
+        noise: makes a source of noise for each check.
+        progress: called with the number of sessions run.
+    """
+
+    epsilon: float
+    delta: float
+    trials: int
+    false_alarm: float
+    noise: Callable[[], Noise]
+    progress: Callable[[int], None] | None = None
+
+    def ran(self, sessions: int) -> None:
+        """Report sessions to `progress`."""
+        if self.progress is not None:
+            self.progress(sessions)
+
+
+Check = Callable[[Any, AuditConfig], CheckResult]
+"""One check: a mechanism under test in, a row of the table out."""
+
+
+def _honest(noise: Noise) -> Noise:
+    return noise
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MechanismUnderTest(ABC):
+    """A mechanism or one of its mutants.
+
+    Attributes:
+        name: for the table; `CLAIMED` for the mechanism itself.
+        mechanism: what is run.
+        spec: the parameters whose guarantee is claimed for it.
+        law: what is run, as laws alone.
+        tamper: what it does to the noise that it is given.
+    """
+
+    SESSIONS: ClassVar[int]
+    """Sessions that the checks run, in units of the trials."""
+
+    CHECKS: ClassVar[tuple[Check, ...]]
+    """The checks of this family: those of `checks`, and its own."""
+
+    name: str = CLAIMED
+    mechanism: Mechanism
+    spec: Any
+    law: Any
+    tamper: Callable[[Noise], Noise] = _honest
+
+    @classmethod
+    @abstractmethod
+    def law_of(cls, spec: Any) -> Any:
+        """Return the law that `spec` promises."""
+
+    @classmethod
+    def build(cls, spec: Any) -> Mechanism:
+        """Return what is run for `spec`."""
+        return build_mechanism(spec)
+
+    @classmethod
+    def of(cls, spec: Any, **fields: Any) -> Self:
+        """Return the mechanism as it is."""
+        return cls(mechanism=cls.build(spec), spec=spec, law=cls.law_of(spec), **fields)
+
+    def running(self, name: str, actual: Any) -> Self:
+        """Return the mutant that runs on other parameters than it claims."""
+        return dataclasses.replace(self, name=name, mechanism=self.build(actual), law=self.law_of(actual))
+
+    def mutants(self) -> list[Self]:
+        """Return the mutants that the spec names; a family adds its own."""
+        return [self.running(name, actual) for name, actual in self.spec.mutants().items()]
+
+    @abstractmethod
+    def worst(self, score: Score, *, brief: bool = False) -> WorstPair:
+        """Return the neighbours of largest score; `brief` searches among those that sessions can be sampled on."""
+
+    @abstractmethod
+    def pressing(self) -> Integers:
+        """Return counts (m, C) of a session that pays as often as it can, and of more queries than that."""
+
+    def drawing(self) -> Integers:
+        """Return counts (m, C) of a session whose requests for noise are counted."""
+        return self.pressing()
+
+    @abstractmethod
+    def paid(self, labels: Integers) -> int:
+        """Return the payments that these answers stand for."""
+
+    @property
+    def rows_per_query(self) -> int:
+        """Rows of counts that make one query."""
+        return 1
+
+    @abstractmethod
+    def needed(self, labels: Integers, state: State) -> dict[str, tuple[float, float]]:
+        """Return how many draws the session must have asked for, at least and at most, by what a draw is for (`Draw.per`)."""
+
+    @abstractmethod
+    def comparisons(self, config: AuditConfig) -> Iterator[Callable[[float], Agreement]]:
+        """Yield comparisons of sessions with the law of the *claimed* parameters, each given its false alarm."""
+
+    def session(self, counts: Integers, noise: Noise) -> tuple[Integers, State]:
+        """Return the labels (m,) of one whole session over `counts` (m, C), and the state after it."""
+        source = self.tamper(noise)
+        return self.mechanism.answer(counts, self.mechanism.start(source), source)
+
+    def sessions(self, counts: Integers, trials: int, config: AuditConfig) -> Integers:
+        """Return the labels of independent sessions, (trials, m)."""
+        labels, noise = np.empty((trials, len(counts)), dtype=np.int64), config.noise()
+        for trial in range(trials):
+            labels[trial] = self.session(counts, noise)[0]
+            if trial % 500 == 499:
+                config.ran(500)
+        config.ran(trials % 500)
+        return labels
+
+    def samples(self, pair: WorstPair, trials: int, config: AuditConfig) -> tuple[Integers, Integers]:
+        """Return tables (trials, m) of what is seen of sessions under D and under D'."""
+        mine, theirs = (self.sessions(counts, trials, config) for counts in pair.sides)
+        return mine, theirs
