@@ -208,3 +208,61 @@ def test_a_ledger_that_must_exist_is_not_made(tmp_path: Path, content: bytes | N
     assert content is None or path.stat().st_mode & 0o777 == 0o644
     with pytest.raises(ts.ArgumentError, match=r"^ledger must be [^\n]+$"):
         Ledger.existing(tmp_path)
+
+
+EARLIER = {
+    f"{path.stem} {name}": files
+    for path in sorted((Path(__file__).parent / "earlier_files").glob("*.json"))
+    for name, files in json.loads(path.read_text(encoding="utf-8")).items()
+}
+"""Releases and sessions of every kind, as the code of two earlier commits wrote them, databases as SQL scripts."""
+
+
+def restored(path: Path, database: dict) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript("".join(database["script"]))
+        for field, value in zip(("user_version", "application_id"), database["marks"], strict=True):
+            connection.execute(f"PRAGMA {field} = {value}")
+
+
+@pytest.mark.parametrize("files", EARLIER.values(), ids=EARLIER)
+def test_an_earlier_release_of_every_kind_loads(tmp_path: Path, files: dict) -> None:
+    for name, text in files["release"].items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    found = ts.load_release(tmp_path)
+    codes = found.labels if isinstance(found, ts.Release) else found.codes
+    assert codes.tolist() == files["codes"]
+    found.certificate.verify()
+    assert found.queries == (tuple(f"q{number}" for number in range(len(codes))) if "state" in files else None)
+    found.save(tmp_path / "again")
+    table = found.FILE
+    assert (tmp_path / "again" / table).read_text() == files["release"][table]
+
+
+@pytest.mark.parametrize("files", [files for files in EARLIER.values() if "state" in files], ids=lambda files: files["session"])
+def test_an_earlier_session_of_every_kind_goes_on(tmp_path: Path, files: dict) -> None:
+    """What was answered is answered so again, whatever the votes, and the rest of the budget is there."""
+    path = tmp_path / "s.sqlite"
+    restored(path, files["state"])
+    restored(Path(f"{path}.witness"), files["witness"])
+    with opened(Path(f"{path}.witness")) as connection:
+        connection.execute("UPDATE witness SET inode = ?", [str(path.stat().st_ino)])
+    recorded = np.array(files["answers"], dtype=float).squeeze()
+    names, arguments, form = [f"q{number}" for number in range(len(recorded))], files["arguments"], files["form"]
+    votes = np.zeros((len(recorded), 2), dtype=int)
+    if form == "predictions":
+        votes = np.zeros((len(recorded), 4), dtype=int)
+    elif form == "scores":
+        votes = np.full((len(recorded), 400, 2)[: 3 if "num_classes" in arguments else 2], 0.9)
+    with getattr(ts, files["session"])(state=path, **arguments) as session:
+        again = session.answer(**{form: votes}, query_ids=names)
+        assert np.array_equal(np.squeeze(again).astype(float), recorded, equal_nan=True)
+        release = session.release()
+        assert (release.labels if isinstance(release, ts.Release) else release.codes).tolist() == files["codes"]
+        assert json.loads(files["release"]["certificate.json"])["parameters"] == release.certificate.parameters.to_dict()
+        assert not session.halted
+        if not any("used_votes" in line for line in files["state"]["script"]) and "votes_per_teacher" in arguments:
+            return  # a session that began before used votes were recorded takes no more votes
+        assert len(session.answer(**{form: votes})) == len(votes)
+        assert len(session.release().certificate.used) >= 5
+        assert session.release().certificate.used["num_queries"] > release.certificate.used["num_queries"]
