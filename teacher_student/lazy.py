@@ -40,6 +40,11 @@ def exported(
 
 
 MOVED = {
+    "teacher_student.aggregation.label_session": "teacher_student.aggregation.labels",
+    "teacher_student.aggregation.labelling": "teacher_student.aggregation.labels",
+    "teacher_student.aggregation.saved_release": "teacher_student.aggregation.release",
+    "teacher_student.aggregation.soft_release": "teacher_student.aggregation.release",
+    "teacher_student.aggregation.sum_release": "teacher_student.aggregation.release",
     "teacher_student.benchmarks": "research.benchmarks",
     "teacher_student.mechanisms.subsample_aggregate": "research.subsample_aggregate",
     "teacher_student.privacy.choosing": "teacher_student.planning.request",

@@ -8,36 +8,33 @@ from teacher_student.lazy import exported
 
 if TYPE_CHECKING:
     from teacher_student.aggregation.fractions import FractionSession, label_fractions
-    from teacher_student.aggregation.label_session import LabelSession
-    from teacher_student.aggregation.labelling import label
+    from teacher_student.aggregation.labels import LabelSession, label
     from teacher_student.aggregation.ledger import Ledger
     from teacher_student.aggregation.load import load_release
     from teacher_student.aggregation.private_selection import select_privately
-    from teacher_student.aggregation.release import Release
+    from teacher_student.aggregation.release import FractionRelease, Release, ScoreRelease, SoftRelease
     from teacher_student.aggregation.scores import ScoreSession, add_scores, average_scores, empty_sums
     from teacher_student.aggregation.soft_label import SoftLabelSession, label_soft
-    from teacher_student.aggregation.soft_release import SoftRelease
-    from teacher_student.aggregation.sum_release import FractionRelease, ScoreRelease
     from teacher_student.aggregation.votes import add_votes, count_votes, empty_counts
 
 _HOMES = {
     "Account": "ledger",
-    "FractionRelease": "sum_release",
+    "FractionRelease": "release",
     "FractionSession": "fractions",
-    "LabelSession": "label_session",
+    "LabelSession": "labels",
     "Ledger": "ledger",
     "Release": "release",
-    "ScoreRelease": "sum_release",
+    "ScoreRelease": "release",
     "ScoreSession": "scores",
     "SoftLabelSession": "soft_label",
-    "SoftRelease": "soft_release",
+    "SoftRelease": "release",
     "add_scores": "scores",
     "add_votes": "votes",
     "average_scores": "scores",
     "count_votes": "votes",
     "empty_counts": "votes",
     "empty_sums": "scores",
-    "label": "labelling",
+    "label": "labels",
     "select_privately": "private_selection",
     "label_fractions": "fractions",
     "label_soft": "soft_label",

@@ -5,24 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-import numpy as np
-
-from teacher_student.aggregation.label_session import check_table, check_votes
 from teacher_student.aggregation.ledger import Account
-from teacher_student.aggregation.session import Keeping
-from teacher_student.aggregation.store import Entry, UsedVotes
-from teacher_student.aggregation.sum_release import FractionRelease, fractions_of
-from teacher_student.aggregation.sum_session import SumSession
-from teacher_student.aggregation.votes import Table, check_num_teachers, count_votes, keep_first
-from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer
+from teacher_student.aggregation.release import FractionRelease, fractions_of
+from teacher_student.aggregation.session import Session, SessionOptions
+from teacher_student.aggregation.statistic import check_num_teachers
+from teacher_student.aggregation.votes import Votes, check_table
+from teacher_student.arguments import Floats, Integers, positive_integer
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.privacy import NoisyFraction, calibrate
 
-_MOST_VOTES = 2**62
-"""Of all teachers together over a session that holds `votes_per_teacher`: the total is kept in 64 bits."""
 
-
-class FractionSession(SumSession):
+class FractionSession(Session[FractionRelease]):
     """Noisy vote counts for queries that arrive online, in batches, over days and restarts.
 
     Args:
@@ -33,11 +26,7 @@ class FractionSession(SumSession):
         num_teachers: how many vote, a public number: what fractions are fractions of. It holds for all calls and restarts.
         votes_per_teacher: queries of the session on which one teacher votes at most, for much less noise; None for all. See
             below for who holds it.
-        state: an SQLite file that keeps the session across restarts and processes, or None for memory.
-        noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
-        neighbours: add_remove, replace_one or label_only.
-        account: the private data's account in a ledger (`Ledger.account`); refused before any noise is drawn if it is exceeded.
-        hyperparameters: how they were chosen: fixed, or on a public_surrogate; the certificate says so.
+        state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
 
     `votes_per_teacher` = B is held over all calls and restarts, and one session takes votes in one form:
 
@@ -86,10 +75,9 @@ class FractionSession(SumSession):
         )
         assert isinstance(parameters, NoisyFraction)
         self._parameters = parameters
-        if votes_per_teacher is not None and check_num_teachers(num_teachers) * votes_per_teacher > _MOST_VOTES:
-            raise ArgumentError(f"votes_per_teacher must leave at most {_MOST_VOTES} votes in all, got {votes_per_teacher}")
-        keeping = Keeping(state, noise, neighbours, account, hyperparameters)
-        super().__init__("fractions", parameters, epsilon=epsilon, delta=delta, num_teachers=num_teachers, keeping=keeping)
+        votes = Votes(num_classes, check_num_teachers(num_teachers), votes_per_teacher)
+        kept = SessionOptions(state, noise, neighbours, account, hyperparameters)
+        super().__init__(parameters, votes, FractionRelease, epsilon=epsilon, delta=delta, options=kept)
 
     def answer(
         self, predictions: object = None, *, counts: object = None, query_ids: Sequence[str | int] | None = None
@@ -106,57 +94,17 @@ class FractionSession(SumSession):
             ArgumentError: bad votes; nothing was spent.
         """
         codes = self.answer_codes(predictions, counts=counts, query_ids=query_ids)
-        return fractions_of(codes, self._parameters, self._num_teachers)
+        return fractions_of(codes, self._parameters, self.statistic.num_teachers)
 
     def answer_codes(
         self, predictions: object = None, *, counts: object = None, query_ids: Sequence[str | int] | None = None
     ) -> Integers:
         """Do what `answer` does, and return integer codes of the noisy counts, `HALTED` where there are none."""
-        if self._parameters.votes_per_teacher is None:
-            return self.ask(check_votes(predictions, counts, self._num_classes, self._num_teachers), query_ids)
-        table = check_table(predictions, counts, self._num_classes, self._num_teachers)
-        return self.ask(table, query_ids, self._hold_total if predictions is None else self._hold_each)
-
-    def _hold_each(self, predictions: Table, entry: Entry) -> tuple[Table, UsedVotes]:
-        """Return counts of predictions, of each teacher no more votes than it has left."""
-        before = self._used("predictions", entry)
-        if before is None and entry.length:
-            raise ArgumentError(
-                "predictions must not go into a session that began before the votes used were recorded; start a new session"
-            )
-        used = np.zeros(self._num_teachers, dtype=np.int64) if before is None else before
-        kept, used = keep_first(predictions, used, self._votes_per_teacher)
-        return count_votes(kept, self._num_classes), UsedVotes("predictions", used)
-
-    def _hold_total(self, counts: Table, entry: Entry) -> tuple[Table, UsedVotes]:
-        """Return the counts, no more of them in all than the teachers have."""
-        before, most = self._used("counts", entry), self._num_teachers * self._votes_per_teacher
-        total = sum(counts.sum(axis=1, dtype=np.int64).tolist()) + (0 if before is None else int(before[0]))
-        if total > most:
-            raise ArgumentError(
-                f"counts must add up to at most num_teachers * votes_per_teacher = {most} over the session, got more; make all "
-                "votes of a teacher but votes_per_teacher abstentions before they are summed"
-            )
-        return counts, UsedVotes("counts", np.array([total], dtype=np.int64))
-
-    def _used(self, form: str, entry: Entry) -> Integers | None:
-        before = entry.used_votes()
-        if before is None:
-            return None
-        if before.form != form:
-            raise ArgumentError(f"{before.form} must be given in every call of a session with votes_per_teacher, got {form}")
-        return before.votes.astype(np.int64)
-
-    @property
-    def _votes_per_teacher(self) -> int:
-        return self._parameters.votes_per_teacher or self._parameters.max_answers
-
-    def release(self) -> FractionRelease:  # type: ignore[override]
-        """Return all noisy counts so far, in the order of the queries, with their certificate."""
-        return FractionRelease(*self._so_far())
+        form = "counts" if predictions is None else "predictions"
+        return self.ask(self.statistic.check(predictions, counts), query_ids, form)
 
 
-def label_fractions(
+def label_fractions(  # noqa: D417 - what every session takes is documented once
     predictions: object = None,
     *,
     counts: object = None,
@@ -184,29 +132,16 @@ def label_fractions(
         num_teachers: how many vote, a public number. Must be given, as in `label`.
         votes_per_teacher: queries on which one teacher votes at most, for much less noise; None for all. Of predictions the first
             votes of each teacher count; of counts it is the caller's to hold. See `FractionSession`.
-        state: a file that keeps the session; None for memory.
-        noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
-        neighbours: add_remove, replace_one or label_only.
-        account: the private data's account in a ledger; refused before any noise is drawn if it is exceeded.
-        hyperparameters: how they were chosen: fixed, or on a public_surrogate; the certificate says so.
+        state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
 
     Raises:
         ArgumentError: bad input. Nothing was spent: no noise is drawn before all is checked.
     """
     classes = positive_integer("num_classes", num_classes)
     asked = len(check_table(predictions, counts, classes, num_teachers))
-    session = FractionSession(
-        classes,
-        epsilon,
-        delta,
-        asked if max_answers is None else positive_integer("max_answers", max_answers, maximum=asked),
-        num_teachers=num_teachers,
-        votes_per_teacher=votes_per_teacher,
-        state=state,
-        noise=noise,
-        neighbours=neighbours,
-        account=account,
-        hyperparameters=hyperparameters,
-    )
-    session.answer_codes(predictions, counts=counts, query_ids=None if state is None else range(asked))
-    return session.release()
+    cap = asked if max_answers is None else positive_integer("max_answers", max_answers, maximum=asked)
+    few = {"num_teachers": num_teachers, "votes_per_teacher": votes_per_teacher}
+    kept = {**vars(SessionOptions(state, noise, neighbours, account, hyperparameters)), **few}
+    with FractionSession(classes, epsilon, delta, cap, **kept) as session:
+        session.answer_codes(predictions, counts=counts, query_ids=None if state is None else range(asked))
+        return session.release()

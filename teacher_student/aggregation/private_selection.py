@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from teacher_student.aggregation.budgets import check_claim
-from teacher_student.aggregation.label_session import check_votes
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
-from teacher_student.aggregation.session import Keeping, Session, check_account, check_noise
+from teacher_student.aggregation.session import Session, SessionOptions, check_account, check_noise
+from teacher_student.aggregation.statistic import check_num_teachers
+from teacher_student.aggregation.votes import Votes, check_votes
 from teacher_student.arguments import ArgumentError, choice, listed, positive_integer
-from teacher_student.mechanisms.interface import build_mechanism
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.privacy.registry import LABELS
 from teacher_student.privacy.selection import PrivateSelection, calibrate_selection
@@ -83,7 +83,7 @@ def select_privately(
     tables = [check_votes(None, counts, classes, num_teachers) for counts in listed("candidates", candidates)]
     if len({len(table) for table in tables}) != 1:
         raise ArgumentError(f"candidates must be one or more tables of votes on the same queries, got {len(tables)} that differ")
-    entropy = check_noise(noise)
+    votes, entropy = Votes(classes, check_num_teachers(num_teachers)), check_noise(noise)
     payer = check_account(account, entropy)
     selection = calibrate_selection(
         mechanism, epsilon=epsilon, delta=delta, repetitions=repetitions, cutoff=cutoff, num_queries=len(tables[0]), **options
@@ -97,11 +97,12 @@ def select_privately(
         chosen = secrets.randbelow(len(tables))
         share = delta / selection.repetitions
         with Session(
-            build_mechanism(selection.session),
+            selection.session,
+            votes,
+            Release,
             epsilon=selection.session.epsilon(share),
             delta=share,
-            settings={"num_classes": classes, "num_teachers": num_teachers},
-            keeping=Keeping(noise=noise, neighbours=neighbours),
+            options=SessionOptions(noise=noise, neighbours=neighbours),
         ) as session:
             session.ask(tables[chosen])
             release = session.release()

@@ -11,25 +11,79 @@ rest, a vector could have its whole length in what is released, and again in wha
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from teacher_student.aggregation.ledger import Account
-from teacher_student.aggregation.session import Keeping
-from teacher_student.aggregation.sum_release import ScoreRelease, means_of
-from teacher_student.aggregation.sum_session import SumSession
-from teacher_student.aggregation.votes import check_num_teachers, empty_table
+from teacher_student.aggregation.release import ScoreRelease, means_of
+from teacher_student.aggregation.session import Session, SessionOptions
+from teacher_student.aggregation.statistic import Statistic, check_num_teachers, empty_table
 from teacher_student.arguments import ArgumentError, Floats, Integers, floats, integer_matrix, positive_integer, positive_number
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.mechanisms.noisy_sums import check_sums
-from teacher_student.privacy import NoisyScores, calibrate
+from teacher_student.privacy import calibrate
 from teacher_student.privacy.noisy_scores import STEPS
 
 _BLOCK = 2**16
 """Scores that are bounded at a time, which a CPU's cache holds."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BoundedScores(Statistic):
+    """Sums of the teachers' bounded vectors over one round of questions.
+
+    Attributes:
+        num_classes: scores of a query.
+        num_teachers: how many scores a sum is of, a public number.
+        num_queries: queries of a round.
+        norm: longer vectors are shrunk to the length of one whose every entry is this: public.
+    """
+
+    num_classes: int
+    num_teachers: int
+    num_queries: int
+    norm: float
+
+    def __post_init__(self) -> None:
+        positive_integer("num_classes", self.num_classes)
+        check_num_teachers(self.num_teachers)
+        positive_integer("num_queries", self.num_queries)
+        object.__setattr__(self, "norm", positive_number("norm", self.norm))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Public facts, the norm among them."""
+        return {**super().settings, "norm": self.norm}
+
+    def empty(self, num_queries: int) -> Integers:
+        """Return zero sums, shape (num_queries, num_classes)."""
+        return empty_sums(num_queries, self.num_classes)
+
+    def add(self, table: Integers, said: object) -> None:
+        """Add the bounded scores of one more chunk of teachers to sums; see `add_scores`."""
+        add_scores(table, said, self.norm)
+
+    def check(self, sums: object) -> Integers:
+        """Return sums as int64, shape (num_queries, num_classes)."""
+        return check_sums(integer_matrix("sums", sums, columns=self.num_classes))
+
+    @property
+    def squared_distance(self) -> int:
+        """A vector of a round may turn into its opposite, twice its length away."""
+        return 4 * STEPS**2 * self.num_classes
+
+    def check_batch(self, fresh: int, asked: int) -> None:
+        """Refuse all but whole rounds, which are what is paid for."""
+        if asked != self.num_queries or fresh not in (0, asked):
+            raise ArgumentError(
+                f"sums must be of one whole round of {self.num_queries} queries, all new or all asked before, got {asked} of "
+                f"which {fresh} are new"
+            )
 
 
 def empty_sums(num_queries: int, num_classes: int) -> Integers:
@@ -79,7 +133,7 @@ def bounded(vectors: Floats, norm: float) -> Integers:
     return np.where(short[:, None], whole, 0)
 
 
-class ScoreSession(SumSession):
+class ScoreSession(Session[ScoreRelease]):
     """Noisy mean scores for queries that are asked in rounds, over days and restarts.
 
     Args:
@@ -90,11 +144,7 @@ class ScoreSession(SumSession):
         num_teachers: how many scores a mean is of, a public number. Must be given; it holds for all rounds and restarts.
         norm: at which `add_scores` bounded them: public.
         rounds: how often they are asked.
-        state: an SQLite file that keeps the session across restarts and processes, or None for memory.
-        noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
-        neighbours: add_remove, replace_one or label_only.
-        account: the private data's account in a ledger (`Ledger.account`); refused before any noise is drawn if it is exceeded.
-        hyperparameters: how they were chosen: fixed, or on a public_surrogate; the certificate says so.
+        state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
     """
 
     def __init__(
@@ -113,27 +163,11 @@ class ScoreSession(SumSession):
         account: Account | None = None,
         hyperparameters: str = "fixed",
     ) -> None:
-        queries, times = positive_integer("num_queries", num_queries), positive_integer("rounds", rounds)
-        self._norm = positive_number("norm", norm)
-        parameters = calibrate(
-            "noisy_scores",
-            epsilon=epsilon,
-            delta=delta,
-            num_queries=queries * times,
-            num_classes=positive_integer("num_classes", num_classes),
-        )
-        assert isinstance(parameters, NoisyScores)
-        self._round = queries
-        super().__init__(
-            "mean scores",
-            parameters,
-            epsilon=epsilon,
-            delta=delta,
-            num_teachers=num_teachers,
-            keeping=Keeping(state, noise, neighbours, account, hyperparameters),
-            norm=self._norm,
-            rounds=times,
-        )
+        times, self._norm = positive_integer("rounds", rounds), positive_number("norm", norm)
+        scores = BoundedScores(num_classes, check_num_teachers(num_teachers), num_queries, norm)
+        spec = calibrate("noisy_scores", epsilon=epsilon, delta=delta, num_queries=num_queries * times, num_classes=num_classes)
+        kept = SessionOptions(state, noise, neighbours, account, hyperparameters)
+        super().__init__(spec, scores, ScoreRelease, epsilon=epsilon, delta=delta, settings={"rounds": times}, options=kept)
 
     def answer(self, sums: object, *, query_ids: Sequence[str | int] | None = None) -> Floats:
         """Return noisy means for each query of one round, shape (num_queries, num_classes); NaN where the session had halted.
@@ -145,23 +179,11 @@ class ScoreSession(SumSession):
         Raises:
             ArgumentError: bad sums, or not one whole round, all of it new or all of it asked before; nothing was spent.
         """
-        table = check_sums(integer_matrix("sums", sums, columns=self._num_classes))
-        return means_of(self.ask(table, query_ids), self._num_teachers, self._norm)
-
-    def _check_fresh(self, fresh: int, asked: int) -> None:
-        """Refuse all but whole rounds, which are what is paid for."""
-        if asked != self._round or fresh not in (0, asked):
-            raise ArgumentError(
-                f"sums must be of one whole round of {self._round} queries, all new or all asked before, got {asked} of which "
-                f"{fresh} are new"
-            )
-
-    def release(self) -> ScoreRelease:  # type: ignore[override]
-        """Return all noisy sums so far, in the order of the queries, with their certificate."""
-        return ScoreRelease(*self._so_far())
+        codes = self.ask(self.statistic.check(sums), query_ids)
+        return means_of(codes, self.statistic.num_teachers, self._norm)
 
 
-def average_scores(
+def average_scores(  # noqa: D417 - what every session takes is documented once
     scores: npt.ArrayLike,
     *,
     norm: float,
@@ -182,11 +204,7 @@ def average_scores(
         epsilon: for all answers together, above 0.
         delta: for all answers together, strictly between 0 and 1.
         num_teachers: how many gave scores, a public number. Must be given, as in `label`.
-        state: a file that keeps the session; None for memory.
-        noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
-        neighbours: add_remove, replace_one or label_only.
-        account: the private data's account in a ledger; refused before any noise is drawn if it is exceeded.
-        hyperparameters: how they were chosen: fixed, or on a public_surrogate; the certificate says so.
+        state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
 
     Raises:
         ArgumentError: bad input. Nothing was spent: no noise is drawn before all is checked.
@@ -195,20 +213,11 @@ def average_scores(
     if given.ndim != 3 or not given.size:
         raise ArgumentError(f"scores must have the shape (num_queries, num_teachers, num_classes), got {given.shape}")
     teachers = check_num_teachers(num_teachers, given, "scores")
-    sums = empty_sums(*given.shape[::2])
-    add_scores(sums, given, norm)
-    session = ScoreSession(
-        sums.shape[1],
-        epsilon,
-        delta,
-        num_queries=len(sums),
-        num_teachers=teachers,
-        norm=norm,
-        state=state,
-        noise=noise,
-        neighbours=neighbours,
-        account=account,
-        hyperparameters=hyperparameters,
-    )
-    session.answer(sums, query_ids=None if state is None else range(len(sums)))
-    return session.release()
+    queries, _, classes = given.shape
+    sizes = {"num_queries": queries, "num_teachers": teachers, "norm": norm}
+    kept = {**vars(SessionOptions(state, noise, neighbours, account, hyperparameters)), **sizes}
+    with ScoreSession(classes, epsilon, delta, **kept) as session:
+        sums = session.statistic.empty(queries)
+        session.statistic.add(sums, given)
+        session.answer(sums, query_ids=None if state is None else range(queries))
+        return session.release()

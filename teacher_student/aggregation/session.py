@@ -1,4 +1,4 @@
-"""A session: one mechanism in use. Votes go in, labels and a certificate come out; it is the only door of this room.
+"""A session: one mechanism in use. A statistic of the teachers goes in, a release comes out; it is the only door of this room.
 
 Whatever is asked is validated before any noise is drawn, and answers are written down before they are handed out (`store`).
 """
@@ -11,40 +11,42 @@ import importlib.metadata
 import numbers
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
 from teacher_student.aggregation.budgets import check_claim
 from teacher_student.aggregation.ledger import Account
-from teacher_student.aggregation.release import Release
-from teacher_student.aggregation.store import Entry, Store, UsedVotes
-from teacher_student.aggregation.votes import Table
+from teacher_student.aggregation.release import AnyRelease
+from teacher_student.aggregation.statistic import Statistic, Table
+from teacher_student.aggregation.store import Entry, Store
 from teacher_student.arguments import ArgumentError, Integers, choice
-from teacher_student.mechanisms.interface import Mechanism, State
+from teacher_student.mechanisms.interface import State
 from teacher_student.mechanisms.noise import Noise, SystemNoise
-from teacher_student.privacy import HYPERPARAMETERS, NEIGHBOURS, Certificate
+from teacher_student.privacy import HYPERPARAMETERS, NEIGHBOURS, Certificate, MechanismSpec
 from teacher_student.version import __version__
 
 NOT_COVERED = ("hyper-parameters tuned on the private data", "the evaluation set, where it is private")
-
 
 SEPARATOR = "\x1f"
 """Between a query's name and its class, where every class of a query is a row of its own."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Keeping:
-    """Where a session is kept, under which relation, and who pays.
+class SessionOptions:
+    """Options of every session, and of every function that opens one.
 
     Attributes:
-        state: the file that the state lives in, or None for memory.
-        noise: None for the operating system's entropy; anything else makes the certificate say that it is not private.
+        state: an SQLite file that keeps the session across restarts and processes, or None for memory. Reopened with the same
+            arguments, the session continues: with the same noisy threshold, what is left of its budget, and the same answers to
+            queries that were named.
+        noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
         neighbours: the relation that the teachers were trained under: add_remove, replace_one or label_only.
-        account: the private data's account in a ledger; the session's whole cost is entered before any noise is drawn, or on
-            reopening if it was not entered before. Give it every time: it also notices a state that was rolled back.
-        hyperparameters: how they were chosen, as whoever asks states it: fixed, or on a public_surrogate.
+        account: the private data's account in a ledger (`Ledger.account`). The session's whole cost is entered before any noise
+            is drawn, or on reopening if it was not entered before; a cost that exceeds the budget is refused. Give the account
+            every time: it also notices a state that was rolled back.
+        hyperparameters: how they were chosen, as the caller states it: fixed, or on a public_surrogate; the certificate says so.
     """
 
     state: str | os.PathLike[str] | None = None
@@ -54,87 +56,78 @@ class Keeping:
     hyperparameters: str = "fixed"
 
 
-IN_MEMORY = Keeping()
+IN_MEMORY = SessionOptions()
 
-Hold = Callable[[Table, Entry], tuple[Table, UsedVotes | None]]
-"""Makes rows of the mechanism of checked votes on queries that are not answered yet, and says what the teachers have used then.
-
-It may look at what they had used before (`Entry.used_votes`) and cannot write."""
+Kind = TypeVar("Kind", bound=AnyRelease)
 
 
-def hold_nothing(votes: Table, entry: Entry) -> tuple[Table, UsedVotes | None]:
-    """Return the votes: they are rows of the mechanism, and a teacher has as many of them as there are queries."""
-    del entry
-    return votes, None
-
-
-class Session:
+class Session(Generic[Kind]):
     """A mechanism, the state it is in, and the noise it draws from.
 
     Args:
-        mechanism: what answers; its parameters own the cost.
+        spec: the mechanism's public numbers, which own the cost.
+        statistic: what it answers.
+        kind: of the release, with its codec.
         epsilon: claimed for everything that the session will ever answer.
         delta: for everything that the session will ever answer.
         settings: further public facts; a state file belongs to one set of settings.
-        keeping: where it is kept, under which relation, and who pays.
+        options: see `SessionOptions`.
 
     Raises:
-        ArgumentError: an argument is not valid, the parameters cost more than epsilon at delta, the account does not cover the
+        ArgumentError: an argument is not valid, the spec costs more than epsilon at delta, the account does not cover the
             session, or the state file is not this session's.
     """
 
-    _classes: int | None = None
-    """Rows of the mechanism for each query, where every class is a row of its own; None where a query is one row."""
-
-    _answers_counted = 1
-    """Answers that the mechanism and the certificate count as one query."""
-
     def __init__(
         self,
-        mechanism: Mechanism,
+        spec: MechanismSpec,
+        statistic: Statistic,
+        kind: type[Kind],
         *,
         epsilon: float,
         delta: float,
-        settings: Mapping[str, Any],
-        keeping: Keeping = IN_MEMORY,
+        settings: Mapping[str, Any] | None = None,
+        options: SessionOptions = IN_MEMORY,
     ) -> None:
-        check_claim(mechanism.parameters, epsilon, delta)
-        self.mechanism = mechanism
-        self._epsilon, self._delta, self._settings = float(epsilon), float(delta), dict(settings)
-        self._noise = check_noise(keeping.noise)
-        self._neighbours = choice("neighbours", keeping.neighbours, NEIGHBOURS)
-        self._account = check_account(keeping.account, self._noise)
-        self._hyperparameters = choice("hyperparameters", keeping.hyperparameters, HYPERPARAMETERS)
+        check_claim(spec, epsilon, delta)
+        self.mechanism, self.statistic, self._kind = statistic.mechanism(spec), statistic, kind
+        named = {} if kind.codec.answers is None else {"answers": kind.codec.answers}
+        self._settings = {**named, **statistic.settings, **(settings or {})}
+        self._epsilon, self._delta = float(epsilon), float(delta)
+        self._classes = statistic.num_classes if "class" in kind.codec.columns else None  # rows of the mechanism for each query
+        self._noise = check_noise(options.noise)
+        self._neighbours = choice("neighbours", options.neighbours, NEIGHBOURS)
+        self._account = check_account(options.account, self._noise)
+        self._hyperparameters = choice("hyperparameters", options.hyperparameters, HYPERPARAMETERS)
         claim = {"epsilon": self._epsilon, "delta": self._delta, "neighbours": self._neighbours}
-        known = {**claim, **settings, **mechanism.parameters.to_dict()}
-        self._store = Store(keeping.state, known, self._start, self._account.witness if self._account else None)
+        known = {**claim, **self._settings, **spec.to_dict()}
+        self._store = Store(options.state, known, self._start, self._account.witness if self._account else None)
         self._pay(self._store.session)  # once more: a session that was begun without an account is charged when it gets one
 
-    def ask(self, votes: Table, query_ids: Sequence[str | int] | None = None, hold: Hold = hold_nothing) -> Integers:
-        """Return the answers to each row of checked `votes`; whatever is returned has been written down.
+    def ask(self, given: Table, query_ids: Sequence[str | int] | None = None, form: str = "counts") -> Integers:
+        """Return the codes of the answers to each row of `given`; whatever is returned has been written down.
 
         Args:
-            votes: one row for each query. What `hold` makes of a row has the columns of the mechanism, once for each class
-                where every class is a row of its own.
+            given: what the statistic's `check` returned, one row for each query.
             query_ids: public names of the queries, each once. A name that was answered before gets the answer that it has, at
                 no cost and whatever its votes are now.
-            hold: makes rows of the mechanism of the votes that are not answered yet; see `Hold`.
+            form: of what is given, predictions or counts; see `Statistic.reduce`.
 
         Returns:
             shape (num_queries,), int64; (num_queries, num_classes) where every class is a row of its own.
         """
-        names = check_query_ids(query_ids, len(votes))
+        names = check_query_ids(query_ids, len(given))
         with self._store.entry() as entry:
             if names is None:
-                self._check_fresh(len(votes), len(votes))
-                return self._answer(entry, votes, None, hold)
+                self.statistic.check_batch(len(given), len(given))
+                return self._answer(entry, given, None, form)
             keys = self._keys(names)
             answers = entry.recorded(keys)
             new = [row for row, name in enumerate(names) if self._keys([name])[0] not in answers]
-            self._check_fresh(len(new), len(votes))
+            self.statistic.check_batch(len(new), len(given))
             if new:
                 fresh = self._keys([names[row] for row in new])
-                answers.update(zip(fresh, self._answer(entry, votes[new], fresh, hold).ravel().tolist(), strict=True))
+                answers.update(zip(fresh, self._answer(entry, given[new], fresh, form).ravel().tolist(), strict=True))
             return self._shaped(np.array([answers[key] for key in keys], dtype=np.int64))
 
     @property
@@ -146,19 +139,25 @@ class Session:
     @property
     def remaining_cutoff(self) -> int:
         """How many more units can be paid before the session halts."""
-        given = self.mechanism.parameters.to_dict()
-        limit = int(given["cutoff"] if "cutoff" in given else given["max_answers"])
         with self._store.entry() as entry:
-            return max(0, limit - State.from_dict(entry.state).paid)
+            return max(0, self.mechanism.parameters.limit.most - State.from_dict(entry.state).paid)
 
     @property
     def certificate(self) -> Certificate:
         """What has been released so far costs, and under which relation."""
         return self.release().certificate
 
-    def release(self) -> Release:
-        """Return all labels so far, in the order of the queries, with their certificate."""
-        return Release(*self._so_far())
+    def release(self) -> Kind:
+        """Return all answers so far, in the order of the queries, with their certificate."""
+        with self._store.entry() as entry:
+            codes, names = entry.labels(), entry.query_ids()
+            shaped = self._shaped(codes)
+            certificate = self._certificate(entry, self._kind.codec.counted(shaped).size)
+        rows = range(0, len(codes), self._classes or 1)
+        recorded = [names.get(row, str(row // rows.step)) for row in rows]
+        if self._classes is not None:
+            recorded = [name.removesuffix(f"{SEPARATOR}0") for name in recorded]
+        return self._kind(shaped, certificate, tuple(recorded) if names else None)
 
     def close(self) -> None:
         """End the use of this object; a session in memory is gone, one in a file can be opened again."""
@@ -170,9 +169,6 @@ class Session:
     def __exit__(self, *failure: object) -> None:
         self.close()
 
-    def _check_fresh(self, fresh: int, asked: int) -> None:
-        """Refuse a batch of `asked` queries, `fresh` of them not answered before, that the mechanism's cost does not cover."""
-
     def _keys(self, names: Sequence[str]) -> list[str]:
         """Return what the rows of the named queries are recorded under."""
         if self._classes is None:
@@ -181,17 +177,6 @@ class Session:
 
     def _shaped(self, answers: Integers) -> Integers:
         return answers if self._classes is None else answers.reshape(-1, self._classes)
-
-    def _so_far(self) -> tuple[Integers, Certificate, tuple[str, ...] | None]:
-        """Return all answers, one row for each query, what they cost, and the names of the queries."""
-        with self._store.entry() as entry:
-            answers, names = entry.labels(), entry.query_ids()
-            certificate = self._certificate(entry, len(answers) // self._answers_counted)
-        rows = range(0, len(answers), self._classes or 1)
-        recorded = [names.get(row, str(row // rows.step)) for row in rows]
-        if self._classes is not None:
-            recorded = [name.removesuffix(f"{SEPARATOR}0") for name in recorded]
-        return self._shaped(answers), certificate, tuple(recorded) if names else None
 
     def _start(self, session: str) -> tuple[Mapping[str, Any], bool]:
         self._pay(session)
@@ -207,8 +192,8 @@ class Session:
                 delta=self._delta,
             )
 
-    def _answer(self, entry: Entry, votes: Table, keys: Sequence[str] | None, hold: Hold) -> Integers:
-        rows, used = hold(votes, entry)
+    def _answer(self, entry: Entry, given: Table, keys: Sequence[str] | None, form: str) -> Integers:
+        rows, used = self.statistic.reduce(given, form, entry.used_votes(), begun=entry.length > 0)
         answers, state = self.mechanism.answer(
             rows.reshape(len(rows) * (self._classes or 1), -1), State.from_dict(entry.state), self._noise
         )

@@ -1,9 +1,4 @@
-"""Soft labels from the teachers' scores: `label_soft` in one call, `SoftLabelSession` online.
-
-Only shapes, types and public settings are checked. A *value* of a score is private: it never raises, whatever it is. NaN and
-infinities count nowhere (that teacher abstains), anything outside [0, 1] is clipped, and a row without a single usable score is
-simply a query on which no teacher agrees. To refuse such rows would tell for free what the mechanism charges for.
-"""
+"""Soft labels from the teachers' scores: `label_soft` in one call, `SoftLabelSession` online."""
 
 from __future__ import annotations
 
@@ -12,21 +7,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from teacher_student.aggregation.histograms import Histograms, as_array, check_scores
 from teacher_student.aggregation.ledger import Account
-from teacher_student.aggregation.session import Keeping, Session
-from teacher_student.aggregation.soft_release import SoftRelease
-from teacher_student.aggregation.votes import check_num_teachers
+from teacher_student.aggregation.release import SoftRelease
+from teacher_student.aggregation.session import Session, SessionOptions
+from teacher_student.aggregation.statistic import check_num_teachers
 from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer
 from teacher_student.mechanisms.noise import Noise
-from teacher_student.mechanisms.soft_histogram import bins_of_width, check_bins, histograms
-from teacher_student.mechanisms.soft_label import SoftLabelRelease, scores_of
-from teacher_student.privacy import ThresholdParameters, calibrate_soft
+from teacher_student.mechanisms.soft_histogram import bins_of_width, check_bins
+from teacher_student.mechanisms.soft_label import scores_of
+from teacher_student.privacy import calibrate_soft
 from teacher_student.privacy.registry import SOFT_LABELS
 
 
-class SoftLabelSession(Session):
+class SoftLabelSession(Session[SoftRelease]):
     """Private soft labels for queries that arrive online, in batches, over days and restarts.
 
     One session is one budget, also for several classes: with `num_classes` a query has the teachers' scores for each class, and
@@ -44,11 +39,7 @@ class SoftLabelSession(Session):
         num_classes: None for one score per teacher; otherwise scores are one-vs-rest.
         num_teachers: how many give scores, a public number. Must be given; it holds for all calls and restarts.
         num_queries: most queries ever asked; needed by stability_paper (each class of a query counts).
-        state: an SQLite file that keeps the session across restarts and processes, or None for memory.
-        noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
-        neighbours: add_remove, replace_one or label_only.
-        account: the private data's account in a ledger (`Ledger.account`); refused before any noise is drawn if it is exceeded.
-        hyperparameters: how they were chosen: fixed, or on a public_surrogate; the certificate says so.
+        state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
         options: further options of the calibration.
 
     >>> session = SoftLabelSession(bins=10, epsilon=1.0, delta=1e-5, cutoff=50, num_teachers=4000)
@@ -79,25 +70,12 @@ class SoftLabelSession(Session):
     ) -> None:
         if not isinstance(mechanism, str) or mechanism not in SOFT_LABELS:
             raise ArgumentError(f"mechanism must be one of {', '.join(SOFT_LABELS)} for soft labels; got {mechanism!r}")
-        self._bins = int(check_bins(bins, 1)[0]) if bin_width is None else bins_of_width(bin_width)
-        self._classes = None if num_classes is None else positive_integer("num_classes", num_classes, minimum=2)
-        self._num_teachers = check_num_teachers(num_teachers)
-        tests = None if num_queries is None else positive_integer("num_queries", num_queries) * (self._classes or 1)
-        parameters = calibrate_soft(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=tests, **options)
-        if not isinstance(parameters, ThresholdParameters):
-            raise ArgumentError(f"mechanism must have a threshold, got {mechanism!r}")
-        super().__init__(
-            SoftLabelRelease(parameters),
-            epsilon=epsilon,
-            delta=delta,
-            settings={
-                "answers": "soft_labels",
-                "bins": self._bins,
-                "num_classes": self._classes,
-                "num_teachers": self._num_teachers,
-            },
-            keeping=Keeping(state, noise, neighbours, account, hyperparameters),
-        )
+        width = int(check_bins(bins, 1)[0]) if bin_width is None else bins_of_width(bin_width)
+        histograms = Histograms(num_classes, check_num_teachers(num_teachers), width)
+        tests = None if num_queries is None else positive_integer("num_queries", num_queries) * (num_classes or 1)
+        spec = calibrate_soft(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=tests, **options)
+        kept = SessionOptions(state, noise, neighbours, account, hyperparameters)
+        super().__init__(spec, histograms, SoftRelease, epsilon=epsilon, delta=delta, options=kept)
 
     def answer(self, scores: object, *, bins: object = None, query_ids: Sequence[str | int] | None = None) -> Floats:
         """Return a private score for each query, in order; NaN where not answered.
@@ -116,12 +94,7 @@ class SoftLabelSession(Session):
 
     def answer_codes(self, scores: object, *, bins: object = None, query_ids: Sequence[str | int] | None = None) -> Integers:
         """Do what `answer` does, and return integer codes, which tell plain from shifted and `ABSTAIN` from `HALTED`."""
-        table = check_scores(scores, self._classes, self._num_teachers)
-        width = check_bins(self._bins if bins is None else bins, len(table))
-        if self._classes is None:
-            return self.ask(histograms(table, width), query_ids)
-        rows = np.moveaxis(table, 2, 1).reshape(len(table) * self._classes, -1)
-        return self.ask(histograms(rows, np.repeat(width, self._classes)).reshape(len(table), -1), query_ids)
+        return self.ask(self.statistic.check(scores, bins), query_ids)
 
     @property
     def remaining_units(self) -> int:
@@ -133,12 +106,8 @@ class SoftLabelSession(Session):
         """How many more queries can fail both tests before the session halts."""
         return self.remaining_units // 2
 
-    def release(self) -> SoftRelease:  # type: ignore[override]
-        """Return all scores so far, in the order of the queries, with their certificate."""
-        return SoftRelease(*self._so_far())
 
-
-def label_soft(
+def label_soft(  # noqa: D417 - what every session takes is documented once
     scores: object,
     bins: object = 10,
     epsilon: float = 1.0,
@@ -168,12 +137,7 @@ def label_soft(
         mechanism: stability, stability_paper, stability_redraw or stability_laplace.
         bin_width: instead of bins: 1 over an integer.
         num_teachers: how many give scores, a public number. Must be given, as in `label`.
-        state: a file that keeps the session: called again after a kill, with the same file and queries, the scores that were
-            given stay as they were. None for memory.
-        noise: None for the operating system's entropy; anything else is certified as not private.
-        neighbours: add_remove, replace_one or label_only.
-        account: the private data's account in a ledger; refused before any noise is drawn if it is exceeded.
-        hyperparameters: how they were chosen: fixed, or on a public_surrogate; the certificate says so.
+        state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
         options: further options of the calibration.
 
     Raises:
@@ -183,45 +147,8 @@ def label_soft(
     classes = table.shape[2] if table.ndim == 3 else None
     table = check_scores(table, classes, num_teachers)
     width = check_bins(bins, len(table)) if bin_width is None else np.full(len(table), bins_of_width(bin_width))
-    session = SoftLabelSession(
-        int(width.max()),
-        epsilon,
-        delta,
-        cutoff,
-        mechanism,
-        num_classes=classes,
-        num_teachers=num_teachers,
-        num_queries=len(table),
-        state=state,
-        noise=noise,
-        neighbours=neighbours,
-        account=account,
-        hyperparameters=hyperparameters,
-        **options,
-    )
-    session.answer_codes(table, bins=width, query_ids=None if state is None else range(len(table)))
-    return session.release()
-
-
-def check_scores(scores: object, num_classes: int | None, num_teachers: object) -> npt.NDArray[np.floating]:
-    """Return `scores` as a non-empty table of floating-point numbers of the right shape; its values are not looked at."""
-    table = as_array(scores)
-    if table.ndim != (2 if num_classes is None else 3):
-        wanted = "(num_queries, num_teachers)" if num_classes is None else "(num_queries, num_teachers, num_classes)"
-        raise ArgumentError(f"scores must have the shape {wanted}, got {table.shape}")
-    if table.size == 0:
-        raise ArgumentError(f"scores must not be empty, got shape {table.shape}")
-    if num_classes is not None and table.shape[2] != num_classes:
-        raise ArgumentError(f"scores must have num_classes = {num_classes} in the last dimension, got {table.shape[2]}")
-    if not (np.issubdtype(table.dtype, np.floating) or np.issubdtype(table.dtype, np.integer)):
-        raise ArgumentError(f"scores must be numbers, got values of type {table.dtype}")
-    check_num_teachers(num_teachers, table, "scores")
-    return table.astype(table.dtype if np.issubdtype(table.dtype, np.floating) else np.float64, copy=False)
-
-
-def as_array(scores: object) -> npt.NDArray[np.generic]:
-    """Return `scores` as an array of whatever type; refuse rows of different widths."""
-    try:
-        return np.asarray(scores)
-    except ValueError as error:
-        raise ArgumentError("scores must be a table whose rows have one width, got rows that differ") from error
+    kept = vars(SessionOptions(state, noise, neighbours, account, hyperparameters))
+    options |= {**kept, "num_classes": classes, "num_teachers": num_teachers, "num_queries": len(table)}
+    with SoftLabelSession(int(width.max()), epsilon, delta, cutoff, mechanism, **options) as session:
+        session.answer_codes(table, bins=width, query_ids=None if state is None else range(len(table)))
+        return session.release()

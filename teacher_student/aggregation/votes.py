@@ -5,23 +5,87 @@ Counts may be accumulated over chunks of teachers (`add_votes`), so that no more
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+import dataclasses
 
+import numpy as np
+
+from teacher_student.aggregation.statistic import MOST_TEACHERS, Statistic, Table, check_num_teachers, empty_table
+from teacher_student.aggregation.store import UsedVotes
 from teacher_student.arguments import ArgumentError, Integers, integer_matrix, positive_integer, vote_counts
 from teacher_student.labels import ABSTAIN
 
-Table = npt.NDArray[np.integer]
-
 _BLOCK = 1 << 12
-_MOST_CLASSES = 1 << 20
-_MOST_TEACHERS = 1 << 53
 _BYTE = 255
 """Most teachers whose votes for one class fit the byte in which they are summed."""
 _WORD = 64
 _ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 _FEW_CLASSES = 127
 """Class indices up to here, and the abstention -1, fit a signed byte."""
+_MOST_VOTES = 2**62
+"""Of all teachers together over a session that holds `votes_per_teacher`: the total is kept in 64 bits."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Votes(Statistic):
+    """Votes for each class of each query.
+
+    Attributes:
+        num_classes: size of the public label set.
+        num_teachers: how many vote, a public number.
+        votes_per_teacher: queries of a session on which one teacher votes at most; None for all. `reduce` holds it; see
+            `fractions.FractionSession`.
+    """
+
+    num_classes: int
+    num_teachers: int
+    votes_per_teacher: int | None = None
+
+    def __post_init__(self) -> None:
+        positive_integer("num_classes", self.num_classes)
+        teachers, few = check_num_teachers(self.num_teachers), self.votes_per_teacher
+        if few is not None and teachers * few > _MOST_VOTES:
+            raise ArgumentError(f"votes_per_teacher must leave at most {_MOST_VOTES} votes in all, got {few}")
+
+    def empty(self, num_queries: int) -> Table:
+        """Return zero counts, shape (num_queries, num_classes)."""
+        return empty_counts(num_queries, self.num_classes, num_teachers=self.num_teachers)
+
+    def add(self, table: Table, said: object) -> None:
+        """Add predictions, shape (num_queries, teachers of the chunk), to counts; see `add_votes`."""
+        add_votes(table, said)
+
+    def check(self, predictions: object, counts: object) -> Table:
+        """Return counts of exactly one of `predictions` and `counts`; where each teacher has few votes, what was given."""
+        check = check_votes if self.votes_per_teacher is None else check_table
+        return check(predictions, counts, self.num_classes, self.num_teachers)
+
+    @property
+    def squared_distance(self) -> int:
+        """A vote moves from one class to another, or to none."""
+        return min(2, self.num_classes)
+
+    def reduce(self, given: Table, form: str, used: UsedVotes | None, *, begun: bool) -> tuple[Table, UsedVotes | None]:
+        """Return counts of no more votes than the teachers have left, and what they have used then."""
+        few = self.votes_per_teacher
+        if few is None:
+            return given, None
+        if used is not None and used.form != form:
+            raise ArgumentError(f"{used.form} must be given in every call of a session with votes_per_teacher, got {form}")
+        if form == "predictions":
+            if used is None and begun:
+                raise ArgumentError(
+                    "predictions must not go into a session that began before the votes used were recorded; start a new session"
+                )
+            before = np.zeros(self.num_teachers, dtype=np.int64) if used is None else used.votes.astype(np.int64)
+            kept, now = keep_first(given, before, few)
+            return count_votes(kept, self.num_classes), UsedVotes(form, now)
+        total = sum(given.sum(axis=1, dtype=np.int64).tolist()) + (0 if used is None else int(used.votes[0]))
+        if total > (most := self.num_teachers * few):
+            raise ArgumentError(
+                f"counts must add up to at most num_teachers * votes_per_teacher = {most} over the session, got more; make all "
+                "votes of a teacher but votes_per_teacher abstentions before they are summed"
+            )
+        return given, UsedVotes(form, np.array([total], dtype=np.int64))
 
 
 def count_votes(predictions: object, num_classes: int) -> Table:
@@ -49,18 +113,8 @@ def count_votes(predictions: object, num_classes: int) -> Table:
 
 def empty_counts(num_queries: int, num_classes: int, *, num_teachers: int) -> Table:
     """Return zero counts of the smallest unsigned type that holds `num_teachers`; fill them with `add_votes`."""
-    kind = np.min_scalar_type(positive_integer("num_teachers", num_teachers, maximum=_MOST_TEACHERS))
+    kind = np.min_scalar_type(positive_integer("num_teachers", num_teachers, maximum=MOST_TEACHERS))
     return empty_table(num_queries, num_classes, kind)
-
-
-def empty_table(num_queries: int, num_classes: int, kind: npt.DTypeLike) -> Table:
-    """Return zeros of the type `kind`, shape (num_queries, num_classes)."""
-    classes = positive_integer("num_classes", num_classes, maximum=_MOST_CLASSES)
-    queries = positive_integer("num_queries", num_queries)
-    try:
-        return np.zeros((queries, classes), dtype=kind)
-    except (MemoryError, ValueError) as error:
-        raise ArgumentError(f"num_queries must leave counts that fit into memory, got {queries} of {classes} classes") from error
 
 
 def add_votes(counts: Table, predictions: object) -> None:
@@ -146,34 +200,6 @@ def keep_first(predictions: Table, used: Integers, votes_per_teacher: int) -> tu
     return kept, used
 
 
-def check_num_teachers(
-    num_teachers: object, predictions: npt.NDArray[np.generic] | None = None, name: str = "predictions"
-) -> int:
-    """Return `num_teachers`, which must be given: an array cannot tell whether its columns are the teachers or the queries.
-
-    Args:
-        num_teachers: how many teachers vote, a public number.
-        predictions: shape (num_queries, num_teachers) or (num_queries, num_teachers, num_classes), or None for counts.
-        name: of the predictions, for the message.
-
-    Raises:
-        ArgumentError: it is missing, or the predictions have another number of columns.
-    """
-    if num_teachers is None and predictions is not None:
-        shape = predictions.shape
-        raise ArgumentError(f"num_teachers must be given: {name} has shape {shape}; is {shape[1]} the number of teachers?")
-    if num_teachers is None:
-        raise ArgumentError("num_teachers must be given: say how many teachers vote, a public number, once for all calls")
-    teachers = positive_integer("num_teachers", num_teachers, maximum=_MOST_TEACHERS)
-    if predictions is not None and predictions.shape[1] != teachers:
-        axes = "num_queries, num_teachers" + ", num_classes" * (predictions.ndim == 3)
-        raise ArgumentError(
-            f"{name} must have a column for each of num_teachers = {teachers}, got {predictions.shape[1]} columns in shape "
-            f"{predictions.shape}; axes are ({axes})"
-        )
-    return teachers
-
-
 def _add_by_planes(counts: Table, votes: Table) -> None:
     """Add a block of at most 255 teachers: as bit planes, 64 votes to a word, whose intersections hold the votes for a class.
 
@@ -231,4 +257,21 @@ def check_counts(counts: object, num_classes: int, *, num_teachers: int | None =
         most = int(table.sum(axis=1, dtype=np.int64).max())
         if most > positive_integer("num_teachers", num_teachers):
             raise ArgumentError(f"counts must add up to at most num_teachers = {num_teachers} in each row, got {most}")
+    return table
+
+
+def check_votes(predictions: object, counts: object, num_classes: int, num_teachers: object) -> Table:
+    """Return checked vote counts from exactly one of `predictions` and `counts`."""
+    table = check_table(predictions, counts, num_classes, num_teachers)
+    return table if predictions is None else count_votes(table, num_classes)
+
+
+def check_table(predictions: object, counts: object, num_classes: int, num_teachers: object) -> Table:
+    """Return exactly one of `predictions` and `counts`, checked."""
+    if (predictions is None) == (counts is None):
+        raise ArgumentError(f"predictions or counts must be given, got {'neither' if counts is None else 'both'}")
+    if counts is not None:
+        return check_counts(counts, num_classes, num_teachers=check_num_teachers(num_teachers))
+    table = check_predictions(predictions, num_classes)
+    check_num_teachers(num_teachers, table)
     return table

@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teacher_student.aggregation.ledger import Account
-from teacher_student.aggregation.release import Release
-from teacher_student.aggregation.soft_release import SoftRelease
-from teacher_student.aggregation.sum_release import FractionRelease, ScoreRelease
+from teacher_student.aggregation.release import FractionRelease, Release, ScoreRelease, SoftRelease
 from teacher_student.data import PublicSizes
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline import fractions, hard_labels, scores, soft_labels

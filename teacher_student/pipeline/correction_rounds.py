@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from teacher_student.aggregation.votes import Table
+from teacher_student.aggregation.statistic import Table
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import PublicSizes
 from teacher_student.monitoring.console import Advance

@@ -16,8 +16,8 @@ from torch import nn
 
 from teacher_student.aggregation.fractions import FractionSession
 from teacher_student.aggregation.ledger import Account
-from teacher_student.aggregation.sum_release import FractionRelease
-from teacher_student.aggregation.votes import Table
+from teacher_student.aggregation.release import FractionRelease
+from teacher_student.aggregation.statistic import Table
 from teacher_student.arguments import positive_integer
 from teacher_student.data import PublicSizes
 from teacher_student.monitoring.console import Advance

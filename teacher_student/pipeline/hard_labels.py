@@ -6,10 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from teacher_student.aggregation.label_session import LabelSession
+from teacher_student.aggregation.labels import LabelSession
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
-from teacher_student.aggregation.votes import Table, add_votes, empty_counts, keep_allowed
+from teacher_student.aggregation.statistic import Table
+from teacher_student.aggregation.votes import add_votes, empty_counts, keep_allowed
 from teacher_student.arguments import ArgumentError, Integers
 from teacher_student.data import PrivateDataset, PublicSizes
 from teacher_student.mechanisms import distance_to_instability

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.aggregation.label_session import LabelSession
+from teacher_student.aggregation.labels import LabelSession
 from teacher_student.aggregation.release import Release
-from teacher_student.aggregation.votes import Table
+from teacher_student.aggregation.statistic import Table
 from teacher_student.arguments import Integers
 from teacher_student.data import PrivateDataset
 from teacher_student.labels import HALTED

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from torch import nn
 
 from teacher_student.aggregation.ledger import Account
+from teacher_student.aggregation.release import ScoreRelease
 from teacher_student.aggregation.scores import ScoreSession, add_scores, empty_sums
-from teacher_student.aggregation.sum_release import ScoreRelease
-from teacher_student.aggregation.votes import Table
+from teacher_student.aggregation.statistic import Table
 from teacher_student.arguments import positive_number
 from teacher_student.data import PublicSizes
 from teacher_student.monitoring.console import Advance

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from teacher_student.aggregation.ledger import Account
+from teacher_student.aggregation.release import SoftRelease
 from teacher_student.aggregation.soft_label import SoftLabelSession
-from teacher_student.aggregation.soft_release import SoftRelease
 from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer
 from teacher_student.data import PrivateDataset, PublicSizes
 from teacher_student.labels import ABSTAIN

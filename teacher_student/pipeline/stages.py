@@ -20,7 +20,7 @@ import torch
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch import nn
 
-from teacher_student.aggregation.saved_release import SavedRelease
+from teacher_student.aggregation.release import AnyRelease
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import PrivateDataset, PublicSizes, ShardManifest, Shards, shard_dataset
 from teacher_student.monitoring.console import Advance
@@ -156,7 +156,7 @@ def votes_on(
     return predict_votes(teachers, points, trainer_options=ranks.trainer_options(settings.trainer), joined=False)
 
 
-def keep(run: Run, release: SavedRelease) -> None:
+def keep(run: Run, release: AnyRelease) -> None:
     """Save a release once: asked again later, its certificate would list what the same data were used for since."""
     if not (run.folder.release / "certificate.json").exists():
         release.save(run.folder.release)

@@ -46,8 +46,8 @@ class CarelessSession(ts.LabelSession):
 
     hand_out: Callable[[list[str], list[int]], None]
 
-    def _answer(self, entry: Any, votes: Any, names: Any, hold: Any) -> Any:
-        labels = super()._answer(entry, votes, names, hold)
+    def _answer(self, entry: Any, votes: Any, names: Any, form: str) -> Any:
+        labels = super()._answer(entry, votes, names, form)
         self.hand_out(names, labels.tolist())
         return labels
 

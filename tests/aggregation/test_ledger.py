@@ -370,11 +370,11 @@ def test_soft_sessions_pay_too(ledger: Ledger, tmp_path: Path) -> None:
 
 def test_parameters_that_do_not_bear_out_the_claim_start_no_session(monkeypatch) -> None:
     from teacher_student.aggregation.session import Session
-    from teacher_student.mechanisms import build_mechanism
+    from teacher_student.aggregation.votes import Votes
 
     honest = calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=50)
     for law in ("discrete_laplace", "discrete_gaussian", "two_geometrics"):
         monkeypatch.setattr(SystemNoise, law, lambda *given: pytest.fail("noise was drawn"))
     for twin in (dataclasses.replace(honest, cutoff=51), dataclasses.replace(honest, threshold=20)):
         with pytest.raises(ts.ArgumentError, match=r"^epsilon must be at least"):
-            Session(build_mechanism(twin), epsilon=1.0, delta=1e-5, settings={})
+            Session(twin, Votes(2, 4000), ts.Release, epsilon=1.0, delta=1e-5)

@@ -105,14 +105,14 @@ def test_a_certificate_that_claims_too_much_is_refused(release: ts.Release, tmp_
 def test_a_save_that_was_killed_between_its_files_is_completed(release: ts.Release, tmp_path: Path, monkeypatch) -> None:
     from teacher_student.aggregation import folder
 
-    whole = folder._write_whole
+    whole = folder.write_whole
 
     def killed_before_the_certificate(path: Path, text: str) -> None:
         if path.name == CERTIFICATE_FILE:
             raise KeyboardInterrupt
         whole(path, text)
 
-    monkeypatch.setattr(folder, "_write_whole", killed_before_the_certificate)
+    monkeypatch.setattr(folder, "write_whole", killed_before_the_certificate)
     with pytest.raises(KeyboardInterrupt):
         release.save(tmp_path)
     monkeypatch.undo()

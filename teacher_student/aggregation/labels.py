@@ -1,0 +1,185 @@
+"""Class labels from votes: `label` in one call, `LabelSession` online."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from teacher_student.aggregation.ledger import Account
+from teacher_student.aggregation.release import Release
+from teacher_student.aggregation.session import Session, SessionOptions
+from teacher_student.aggregation.statistic import check_num_teachers
+from teacher_student.aggregation.votes import Votes, check_votes
+from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer
+from teacher_student.mechanisms.noise import Noise
+from teacher_student.planning.preflight import mostly_noise, warn, weak_promise
+from teacher_student.planning.request import Request, choose_cutoff, choose_parameters
+from teacher_student.privacy import MechanismSpec, calibrate
+from teacher_student.privacy.registry import LABELS
+
+
+class LabelSession(Session[Release]):
+    """Private labels for queries that arrive online, in batches, over days and restarts.
+
+    Args:
+        num_classes: size of the public label set.
+        epsilon: for all answers of the session together.
+        delta: for all answers of the session together.
+        cutoff: paid non-answers before the session halts; None lets the planner choose it from public sizes.
+        mechanism: a name of `privacy.MECHANISMS`, such as stability, gnmax or confident_gnmax.
+        state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
+        num_queries: most queries ever asked; some calibrations need it and answer no more than that.
+        num_teachers: how many vote, a public number. Must be given; it holds for all calls and restarts.
+        options: further options of the calibration, such as threshold_ratio.
+
+    >>> session = LabelSession(num_classes=2, epsilon=1.0, delta=1e-5, cutoff=50, num_teachers=4000)
+    >>> session.answer(counts=[[4000, 0], [0, 4000]])
+    array([0, 1])
+    >>> session.remaining_cutoff, session.halted
+    (50, False)
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        epsilon: float,
+        delta: float,
+        cutoff: int | None = 50,
+        mechanism: str = "stability",
+        *,
+        state: str | os.PathLike[str] | None = None,
+        noise: Noise | None = None,
+        neighbours: str = "add_remove",
+        account: Account | None = None,
+        hyperparameters: str = "fixed",
+        num_queries: int | None = None,
+        num_teachers: int | None = None,
+        **options: Any,
+    ) -> None:
+        votes = Votes(positive_integer("num_classes", num_classes), check_num_teachers(num_teachers))
+        kept = SessionOptions(state, noise, neighbours, account, hyperparameters)
+        spec = choose(mechanism, epsilon, delta, cutoff, num_queries, votes, **options)
+        super().__init__(spec, votes, Release, epsilon=epsilon, delta=delta, options=kept)
+
+    def answer(
+        self, predictions: object = None, *, counts: object = None, query_ids: Sequence[str | int] | None = None
+    ) -> Integers:
+        """Return a label for each query, in order.
+
+        Args:
+            predictions: shape (num_queries, num_teachers), class indices, -1 where a teacher abstains.
+            counts: instead of predictions: votes per class, shape (num_queries, num_classes).
+            query_ids: public names, one for each query. A query asked again under its name gets the label that it got; a call
+                names each query once.
+
+        Returns:
+            shape (num_queries,), int64: a class, `ABSTAIN` (paid for) or `HALTED` (the cutoff was spent; free).
+
+        Raises:
+            ArgumentError: bad votes; nothing was spent.
+        """
+        return self.ask(self.statistic.check(predictions, counts), query_ids)
+
+
+def label(  # noqa: D417 - what every session takes is documented once
+    predictions: object = None,
+    *,
+    counts: object = None,
+    num_classes: int,
+    epsilon: float,
+    delta: float,
+    mechanism: str = "stability",
+    cutoff: int | None = 50,
+    num_teachers: int | None = None,
+    state: str | os.PathLike[str] | None = None,
+    noise: Noise | None = None,
+    neighbours: str = "add_remove",
+    account: Account | None = None,
+    population: int | None = None,
+    hyperparameters: str = "fixed",
+    **options: Any,
+) -> Release:
+    """Release private labels for queries on which disjointly trained teachers voted.
+
+    The guarantee rests on one rule: one record (or user) reaches one teacher. The release then is (epsilon, delta)-differentially
+    private towards any one of them, whatever the teachers are.
+
+    Args:
+        predictions: shape (num_queries, num_teachers), class indices, -1 where a teacher abstains.
+        counts: instead of predictions: votes per class, shape (num_queries, num_classes).
+        num_classes: size of the public label set.
+        epsilon: for all labels together, above 0.
+        delta: for all labels together, strictly between 0 and 1.
+        mechanism: stability, stability_paper, stability_redraw, stability_laplace, gnmax, confident_gnmax, lnmax or exponential.
+        cutoff: paid non-answers before the session halts; None lets the planner choose it from public sizes.
+        num_teachers: how many vote, a public number. Must be given: no array tells its columns from its rows. Of as many queries
+            as teachers a transposed table passes; see to the order of its axes yourself.
+        state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
+        population: public order of magnitude of the number of records; a delta above 1 / population is warned of.
+        options: further options of the calibration, such as threshold_ratio.
+
+    Returns:
+        labels, shape (num_queries,), and their certificate.
+
+    Raises:
+        ArgumentError: bad input. Nothing was spent: no noise is drawn before all is checked.
+
+    Warns:
+        PrivacyWarning: before any noise is drawn, where public numbers show that epsilon or delta protects next to nobody, or
+            that labels of a noisy maximum would be mostly noise.
+
+    >>> votes = [[0] * 3990 + [1] * 10, [0] * 2000 + [1] * 2000]
+    >>> release = label(votes, num_classes=2, epsilon=1.0, delta=1e-5, num_teachers=4000)
+    >>> release.labels, release.certificate.epsilon
+    (array([ 0, -1]), 1.0)
+    """
+    classes = positive_integer("num_classes", num_classes)
+    votes = check_votes(predictions, counts, classes, num_teachers)
+    kept = vars(SessionOptions(state, noise, neighbours, account, hyperparameters))
+    options |= {**kept, "num_queries": len(votes), "num_teachers": num_teachers}
+    with LabelSession(classes, epsilon, delta, cutoff, mechanism, **options) as session:
+        request = _request(Votes(classes, check_num_teachers(num_teachers)), len(votes), epsilon, delta)
+        warn(weak_promise(epsilon, delta, population) + mostly_noise(session.mechanism.parameters, request))
+        session.ask(votes, None if state is None else range(len(votes)))
+        return session.release()
+
+
+def choose(
+    mechanism: str,
+    epsilon: float,
+    delta: float,
+    cutoff: int | None,
+    num_queries: int | None,
+    votes: Votes,
+    **options: Any,
+) -> MechanismSpec:
+    """Return calibrated parameters; without a cutoff the planner chooses it, from public sizes alone."""
+    kind = LABELS[choice("mechanism", mechanism, LABELS)]
+    if cutoff is None:
+        if num_queries is None:
+            raise ArgumentError("cutoff must be given where num_queries is not, got None")
+        request = _request(votes, num_queries, epsilon, delta)
+        if not options:
+            return choose_parameters(mechanism, request)
+        cutoff = choose_cutoff(
+            mechanism,
+            num_teachers=votes.num_teachers,
+            num_queries=num_queries,
+            epsilon=epsilon,
+            delta=delta,
+            num_classes=request.num_classes,
+        )
+    if kind.pays_for == "answers":
+        options["num_teachers"] = votes.num_teachers
+    return calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
+
+
+def _request(votes: Votes, num_queries: int, epsilon: float, delta: float) -> Request:
+    return Request(
+        num_teachers=votes.num_teachers,
+        num_queries=num_queries,
+        epsilon=epsilon,
+        delta=delta,
+        num_classes=max(2, votes.num_classes),
+    )
