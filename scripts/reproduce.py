@@ -35,10 +35,10 @@ from teacher_student import ArgumentError
 from teacher_student.app import compose, settings_from_config
 from teacher_student.data import PrivateDataset
 from teacher_student.monitoring.console import Display
-from teacher_student.pipeline.answers import answers_of
 from teacher_student.pipeline.baselines import baselines
+from teacher_student.pipeline.evaluation import evaluate
 from teacher_student.pipeline.folder import open_run
-from teacher_student.pipeline.judgement import judge
+from teacher_student.pipeline.modes import mode_for
 from teacher_student.pipeline.ranks import ALONE
 from teacher_student.pipeline.runner import Asked, ask_teachers
 from teacher_student.pipeline.settings import RunSettings
@@ -89,7 +89,7 @@ CORRECTED = ("experiment=adult_fractions",)
 CROWDS = {
     0.25: ("teachers.number=4000",),
     0.5: ("teachers.number=4000",),
-    4.0: ("teachers.number=1000", "data.components=60", "correction.rounds=8"),
+    4.0: ("teachers.number=1000", "data.components=60", "boosting.rounds=8"),
 }
 """Noise is the smaller against more votes; where it hardly matters, fewer teachers see more records and columns each."""
 SCORES = ("experiment=adult_scores",)
@@ -148,7 +148,7 @@ TABLES = {
         Method("gnmax", ADULT, ("mechanism=gnmax",), asking(100, 200, 500, 1500, 4000)),
         Method("confident_gnmax", ADULT, ("mechanism=confident_gnmax",), asking(100, 200, 500, 1500, 4000)),
         Method("lnmax", ADULT, ("mechanism=lnmax",), asking(100, 200, 500, 1500, 4000)),
-        Method("noisy_fraction", CORRECTED, ("correction.rounds=0",)),
+        Method("noisy_fraction", CORRECTED, ("boosting.rounds=0",)),
         Method("corrected", CORRECTED, (), {}, CROWDS),
         Method("scores", SCORES, (), {}, SCORERS),
     ),
@@ -203,12 +203,12 @@ def student_accuracy(asked: Asked, settings: RunSettings, folder: Path) -> float
     """Release labels of votes that are there, teach a student, and return its accuracy; NaN where nothing was answered."""
     run = Run(settings, asked.run.dataset, open_run(folder, settings.config))
     shutil.copy(asked.run.folder.private / "shards.json", run.folder.private / "shards.json")  # correcting teachers need them
-    answers = answers_of(settings)
+    answers = mode_for(settings)
     release = answers.release_labels(run, asked.votes, silent, None)
     if not release.answered.any():
         return float("nan")
     student = answers.teach(run, release, silent)
-    return judge(student.publishable, asked.run.dataset).metrics["accuracy"]
+    return evaluate(student.publishable, asked.run.dataset).metrics["accuracy"]
 
 
 def silent(done: int, text: str) -> None:
@@ -239,7 +239,7 @@ def _cells(table: str, methods: tuple[Method, ...], epsilons: tuple[float, ...],
 
 def _peers(asked: Asked, settings: RunSettings) -> Iterator[dict[str, Any]]:
     """What the students are measured against: without noise, and without teachers."""
-    answers = answers_of(settings)
+    answers = mode_for(settings)
     counts = answers.count_votes(asked.votes, settings)
     models = baselines(asked.run.dataset, answers.noiseless_targets(counts, settings), settings)
     for name in ("student of noiseless labels", "non-private model"):
@@ -253,7 +253,7 @@ def _dp_sgd(table: str, owned: int, epsilons: tuple[float, ...], split: int) -> 
     for (name, tuned), epsilon in itertools.product(PEERS[table].items(), epsilons):
         model = fit_dp_sgd(dataset, epsilon, 1e-5, seed=split, **tuned)
         method = name if owned == 1 else f"{name}, owners of {owned} records"
-        yield {"method": method, "epsilon": epsilon, "accuracy": judge(model, dataset).metrics["accuracy"]}
+        yield {"method": method, "epsilon": epsilon, "accuracy": evaluate(model, dataset).metrics["accuracy"]}
 
 
 def markdown(cells: list[dict[str, Any]], epsilons: tuple[float, ...]) -> str:

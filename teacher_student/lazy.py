@@ -17,7 +17,7 @@ from typing import Any
 
 
 def exported(
-    package: str, homes: Mapping[str, str], names: Sequence[str]
+    package: str, homes: Mapping[str, str], names: Sequence[str], renamed: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return a package's `__getattr__` and `__dir__`.
 
@@ -25,6 +25,7 @@ def exported(
         package: its `__name__`.
         homes: for each name that is imported when it is used, the module below the package that has it.
         names: all public names, its `__all__`.
+        renamed: new names by the old ones, which are accepted in this version with a `FutureWarning`.
 
     >>> find, listing = exported("teacher_student", {"Certificate": "privacy.certificate"}, ["Certificate", "label"])
     >>> find("Certificate").__name__, listing()
@@ -32,6 +33,10 @@ def exported(
     """
 
     def find(name: str) -> Any:
+        if new := (renamed or {}).get(name):
+            notice = f"{package}.{name} is now {new}; the old name is accepted in this version only"
+            warnings.warn(notice, FutureWarning, stacklevel=2)
+            name = new
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
@@ -47,6 +52,10 @@ MOVED = {
     "teacher_student.aggregation.sum_release": "teacher_student.aggregation.release",
     "teacher_student.benchmarks": "research.benchmarks",
     "teacher_student.mechanisms.subsample_aggregate": "research.subsample_aggregate",
+    "teacher_student.pipeline.answers": "teacher_student.pipeline.modes",
+    "teacher_student.pipeline.corrections": "teacher_student.pipeline.boosting",
+    "teacher_student.pipeline.judgement": "teacher_student.pipeline.evaluation",
+    "teacher_student.pipeline.promises": "teacher_student.pipeline.privacy_settings",
     "teacher_student.privacy.choosing": "teacher_student.planning.request",
     "teacher_student.privacy.data_dependent": "research.data_dependent",
     "teacher_student.privacy.foresight": "teacher_student.planning.preflight",

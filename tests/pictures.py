@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from teacher_student.monitoring import plots
-from teacher_student.pipeline import hard_labels
+from teacher_student.pipeline import modes
 
 _NONE: dict[str, Any] = {
     "_figure": lambda *_, **__: Figure(),
@@ -24,4 +24,4 @@ def report_little(patch: pytest.MonkeyPatch) -> None:
     """Write reports without their figures, and compare with one mechanism instead of all."""
     for name, instead in _NONE.items():
         patch.setattr(plots, name, instead)
-    patch.setattr(hard_labels, "plan", functools.partial(hard_labels.plan, mechanisms=["gnmax"]))
+    patch.setattr(modes, "plan", functools.partial(modes.plan, mechanisms=["gnmax"]))

@@ -20,9 +20,9 @@ TABLE = "data.path=people.csv data.label=pays data.id=person data.public=others.
 SHORTENINGS = {
     "adult": "",
     "adult_boosting": "learner.estimator.n_estimators=2 learner.num_workers=1",
-    "adult_fractions": "correction.rounds=1",
+    "adult_fractions": "boosting.rounds=1",
     "adult_label_private": "data.label_private=100",
-    "adult_scores": "correction.rounds=1",
+    "adult_scores": "boosting.rounds=1",
     "adult_soft": "queries.total=null",
     "blobs": "data.num_private=1000 data.num_public=50 data.num_evaluation=50",
     "digits": "",

@@ -42,3 +42,10 @@ def test_other_names_are_left_to_others():
     assert MovedModules().find_spec("teacher_student.privacy.certificates") is None
     with pytest.raises(ModuleNotFoundError, match=r"teacher_student\.nowhere"):
         importlib.import_module("teacher_student.nowhere")
+
+
+def test_an_old_public_name_is_the_new_one():
+    from teacher_student import pipeline
+
+    with pytest.warns(FutureWarning, match=r"pipeline\.CorrectionSettings is now BoostingSettings"):
+        assert pipeline.CorrectionSettings is pipeline.BoostingSettings

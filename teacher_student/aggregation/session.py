@@ -138,6 +138,11 @@ class Session(Generic[Kind]):
 
     @property
     def remaining_cutoff(self) -> int:
+        """How many more answers or abstentions, whichever is paid for, fit before the session halts."""
+        return self.remaining_units
+
+    @property
+    def remaining_units(self) -> int:
         """How many more units can be paid before the session halts."""
         with self._store.entry() as entry:
             return max(0, self.mechanism.parameters.limit.most - State.from_dict(entry.state).paid)

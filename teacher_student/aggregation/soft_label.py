@@ -97,13 +97,8 @@ class SoftLabelSession(Session[SoftRelease]):
         return self.ask(self.statistic.check(scores, bins), query_ids)
 
     @property
-    def remaining_units(self) -> int:
-        """How many failed tests can still be paid; an unstable query pays one or two."""
-        return super().remaining_cutoff
-
-    @property
     def remaining_cutoff(self) -> int:
-        """How many more queries can fail both tests before the session halts."""
+        """How many more queries can fail both tests before the session halts; each pays two units."""
         return self.remaining_units // 2
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
+import warnings
 from collections.abc import Sequence
 
 import hydra
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from teacher_student.app import configs
@@ -20,7 +22,7 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
     overrides = accept_old_names(overrides)
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(configs.conf_folder())):
-            return hydra.compose(config_name, list(overrides))
+            return _renamed(hydra.compose(config_name, list(overrides)))
     except TypeError as error:  # of Hydra, for GROUP=[1,[2]]
         raise ArgumentError(f"overrides must choose of a group by name, as in data=adult, got {' '.join(overrides)}") from error
     except (HydraException, OmegaConfBaseException, ValueError) as error:  # Hydra raises a bare ValueError for GROUP=null
@@ -33,9 +35,31 @@ _OF_METHODS = tuple(
 """Settings that `StudentSettings` accepts in this version, and that no config has any more."""
 
 
+_OLD, _NEW = "correction", "boosting"
+"""A section of settings that was renamed."""
+
+
 def accept_old_names(overrides: Sequence[str]) -> list[str]:
-    """Return overrides in which settings that have moved are added, as Hydra would refuse them otherwise."""
-    return [f"+{override}" if override.startswith(_OF_METHODS) else override for override in overrides]
+    """Return overrides in which settings that have moved are added or renamed, as Hydra would refuse them otherwise."""
+    added = [f"+{override}" if override.startswith(_OF_METHODS) else override for override in overrides]
+    renamed = [re.sub(rf"^(\+*){_OLD}(?=[.=])", rf"\1{_NEW}", override) for override in added]
+    if renamed != added:
+        _notice_of_old_name()
+    return renamed
+
+
+def _notice_of_old_name() -> None:
+    text = f"{_OLD} is now {_NEW}, as in {_NEW}.rounds=3; the old name is accepted in this version only"
+    warnings.warn(text, FutureWarning, stacklevel=3)
+
+
+def _renamed(config: DictConfig) -> DictConfig:
+    """Return the config with a renamed section of a user's own file under its new name."""
+    if isinstance(config.get(_OLD), DictConfig):
+        _notice_of_old_name()
+        with open_dict(config):
+            config[_NEW] = OmegaConf.merge(config[_NEW], config.pop(_OLD))
+    return config
 
 
 def check_given(config: DictConfig) -> None:

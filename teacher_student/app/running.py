@@ -101,7 +101,7 @@ def _run_or_say_how_to_go_on(config: DictConfig, sweep: bool) -> float | None:
             raise
         complain(_interrupted(folder, folder.parent if sweep else folder))
         sys.exit(128 + signal.SIGINT)
-    return result.accuracy if result is not None and result.judgement.public else None  # a sweep shows what it compares
+    return result.accuracy if result is not None and result.evaluation.public else None  # a sweep shows what it compares
 
 
 def _interrupted(folder: Path, again: Path) -> str:

@@ -57,8 +57,8 @@ def _plain(made: Any) -> Any:
 
 def light_settings(config: DictConfig) -> dict[str, Any]:
     """Build those that need no torch, whose import takes seconds: a slip in them is refused at once, or before a whole sweep."""
-    from teacher_student.pipeline import BudgetSettings, CorrectionSettings, PrivacySettings
-    from teacher_student.pipeline.promises import MOST_TEACHERS
+    from teacher_student.pipeline import BoostingSettings, BudgetSettings, PrivacySettings
+    from teacher_student.pipeline.privacy_settings import MOST_TEACHERS
 
     check_complete(config)
     try:
@@ -68,7 +68,7 @@ def light_settings(config: DictConfig) -> dict[str, Any]:
             "num_teachers": positive_integer("teachers.number", config.teachers.number, maximum=MOST_TEACHERS),
             "privacy": PrivacySettings(mechanism=mechanism.pop("name", None), options=mechanism, **config.privacy),
             "budget": BudgetSettings(**config.budget),
-            "correction": CorrectionSettings(**config.correction),
+            "boosting": BoostingSettings(**config.boosting),
             "tensorboard": true_or_false("logger.tensorboard", config.logger.tensorboard),
             "baselines": true_or_false("baselines", config.baselines),
         }
@@ -83,7 +83,7 @@ SECTIONS = (
     "mechanism",
     "privacy",
     "queries",
-    "correction",
+    "boosting",
     "budget",
     "student",
     "trainer",

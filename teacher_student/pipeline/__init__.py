@@ -2,11 +2,12 @@
 
 | module | what |
 |---|---|
-| settings, promises | what a run needs, checked before anything is written |
+| settings, privacy_settings | what a run needs, checked before anything is written |
 | folder | private/ and release/ |
 | budget | the account in a ledger that a run pays from |
 | stages | shards, teachers, student: each takes up where a killed run stopped |
-| hard_labels, soft_labels | votes and labels, either kind; `answers` says what both offer |
+| rounds, modes | teachers, statistic, session, student: one loop, and what each kind of answers adds |
+| boosting, query_rounds | teachers that correct the student; queries chosen batch by batch |
 | ranks, launch | several processes, each with its own teachers |
 | runner | the whole way, and the reports at its end |
 | student_files, published_student, predicting | the student as published files, and at work on raw rows |
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
     from teacher_student.pipeline.budget import BudgetSettings
     from teacher_student.pipeline.files import label_file, select_file, verify_folder
     from teacher_student.pipeline.predicting import predict_file
-    from teacher_student.pipeline.promises import CorrectionSettings, PrivacySettings
+    from teacher_student.pipeline.privacy_settings import BoostingSettings, PrivacySettings
     from teacher_student.pipeline.runner import RunResult, run
     from teacher_student.pipeline.settings import RunSettings
     from teacher_student.pipeline.student_files import load_student
 
 _HOMES = {
     "BudgetSettings": "budget",
-    "CorrectionSettings": "promises",
-    "PrivacySettings": "promises",
+    "BoostingSettings": "privacy_settings",
+    "PrivacySettings": "privacy_settings",
     "RunResult": "runner",
     "RunSettings": "settings",
     "attack_student": "attack",
@@ -48,8 +49,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "BoostingSettings",
     "BudgetSettings",
-    "CorrectionSettings",
     "PrivacySettings",
     "RunResult",
     "RunSettings",
@@ -62,4 +63,4 @@ __all__ = [
     "verify_folder",
 ]
 
-__getattr__, __dir__ = exported(__name__, _HOMES, __all__)
+__getattr__, __dir__ = exported(__name__, _HOMES, __all__, {"CorrectionSettings": "BoostingSettings"})

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teacher_student.data import PrivateDataset
-from teacher_student.pipeline.judgement import judge
+from teacher_student.pipeline.evaluation import evaluate
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import one_process, student_network
 from teacher_student.student import Targets, fit_student, targets_from_labels
@@ -61,4 +61,4 @@ def _figures(dataset: PrivateDataset, features: npt.NDArray[np.float32], targets
         seed=settings.seed,
         trainer_options=one_process(settings.trainer),
     )
-    return judge(model.publishable, dataset).metrics
+    return evaluate(model.publishable, dataset).metrics

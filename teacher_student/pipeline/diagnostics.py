@@ -24,15 +24,15 @@ from teacher_student.data import PrivateDataset, Shards
 from teacher_student.data.fingerprints import private_remarks
 from teacher_student.monitoring.report import PrivateFacts, write_private_report
 from teacher_student.monitoring.tensorboard import write_private_events
-from teacher_student.pipeline.answers import answers_of
 from teacher_student.pipeline.baselines import Figures, baselines
 from teacher_student.pipeline.budget import recognise
-from teacher_student.pipeline.judgement import UNJUDGED, Judgement, judge
+from teacher_student.pipeline.evaluation import NO_EVALUATION, Evaluation, evaluate
+from teacher_student.pipeline.modes import mode_for
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Run, Teachers, one_process, votes_on
 
 FAILURES, NOTES = "failures.txt", "notes.txt"
-JUDGED = 500
+MEASURED = 500
 """Most points on which single teachers are measured."""
 
 T = TypeVar("T")
@@ -43,11 +43,11 @@ class Diagnostics:
     """What was found. Private.
 
     Attributes:
-        judgement: of the student; on a private evaluation set it is made here.
+        evaluation: of the student; on a private evaluation set it is made here.
         figures: of the models without privacy, by name.
     """
 
-    judgement: Judgement
+    evaluation: Evaluation
     figures: dict[str, Figures]
 
 
@@ -90,7 +90,7 @@ def write_notes(run: Run, account: Account | None) -> None:
 
 
 def diagnose(
-    run: Run, shards: Shards, votes: npt.NDArray[Any], teachers: Teachers, student: nn.Module | None, judgement: Judgement
+    run: Run, shards: Shards, votes: npt.NDArray[Any], teachers: Teachers, student: nn.Module | None, evaluation: Evaluation
 ) -> Diagnostics:
     """Write the private report, for people and for TensorBoard; compare the student with models without privacy.
 
@@ -100,11 +100,11 @@ def diagnose(
         votes: of its teachers.
         teachers: of the first round.
         student: the published one, or None where nothing was answered.
-        judgement: of the student on a public evaluation set.
+        evaluation: of the student on a public evaluation set.
     """
     attempt = Attempts(run.folder.private / FAILURES)
-    found = attempt("diagnostics", lambda: _diagnose(run, shards, votes, teachers, student, judgement, attempt))
-    return found or Diagnostics(judgement, {})
+    found = attempt("diagnostics", lambda: _diagnose(run, shards, votes, teachers, student, evaluation, attempt))
+    return found or Diagnostics(evaluation, {})
 
 
 def _diagnose(
@@ -113,26 +113,26 @@ def _diagnose(
     votes: npt.NDArray[Any],
     teachers: Teachers,
     student: nn.Module | None,
-    judgement: Judgement,
+    evaluation: Evaluation,
     attempt: Attempts,
 ) -> Diagnostics:
     settings, dataset, folder = run.settings, run.dataset, run.folder
-    answers = answers_of(settings)
+    answers = mode_for(settings)
     counts = attempt("votes", lambda: answers.count_votes(votes, settings))
     alone = attempt("single teachers", lambda: _single_teachers(dataset, teachers, settings))
     figures: dict[str, Figures] = {}
     if student is not None:
         if not dataset.evaluation_public:
-            judgement = attempt("student", lambda: judge(student, dataset)) or UNJUDGED
+            evaluation = attempt("student", lambda: evaluate(student, dataset)) or NO_EVALUATION
         if settings.baselines and dataset.evaluation_labels is not None:
             figures = _compare(dataset, settings, counts, shards, alone, attempt)
-    models = {"student": judgement.metrics, **figures} if judgement.metrics else figures
+    models = {"student": evaluation.metrics, **figures} if evaluation.metrics else figures
     facts = attempt("figures of votes", lambda: _facts(settings.name, counts, shards, models, alone))
     if facts is not None:
         attempt("report", lambda: write_private_report(folder.private / "report.html", facts))
         if settings.tensorboard:
             attempt("TensorBoard", lambda: write_private_events(folder.private / "tensorboard", facts))
-    return Diagnostics(judgement, figures)
+    return Diagnostics(evaluation, figures)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,11 +145,11 @@ class _Alone:
 
 def _single_teachers(dataset: PrivateDataset, teachers: Teachers, settings: RunSettings) -> _Alone:
     options = dataclasses.replace(settings, trainer=one_process(settings.trainer))
-    votes = np.concatenate(list(votes_on(dataset.public_features[:JUDGED], teachers, options)))
+    votes = np.concatenate(list(votes_on(dataset.public_features[:MEASURED], teachers, options)))
     abstains = np.asarray((votes < 0).all(axis=0))
     if dataset.evaluation_features is None or dataset.evaluation_labels is None or not settings.baselines:
         return _Alone(abstains, None)
-    points, labels = dataset.evaluation_features[:JUDGED], dataset.evaluation_labels[:JUDGED]
+    points, labels = dataset.evaluation_features[:MEASURED], dataset.evaluation_labels[:MEASURED]
     votes = np.concatenate(list(votes_on(points, teachers, options)))
     return _Alone(abstains, np.asarray((votes == labels[:, None]).mean(axis=0)))
 
@@ -171,7 +171,7 @@ def _compare(
         figures["one teacher alone, on average"] = {"accuracy": float(alone.accuracy[holders].mean())}
     noiseless = None
     if counts is not None:
-        noiseless = attempt("noiseless labels", lambda: answers_of(settings).noiseless_targets(counts, settings))
+        noiseless = attempt("noiseless labels", lambda: mode_for(settings).noiseless_targets(counts, settings))
     for name, make in baselines(dataset, noiseless, settings).items():
         if (found := attempt(name, make)) is not None:
             figures[name] = found

@@ -17,12 +17,10 @@ from teacher_student.arguments import Integers
 from teacher_student.data import PrivateDataset
 from teacher_student.labels import HALTED
 from teacher_student.monitoring.console import Advance
+from teacher_student.pipeline.rounds import QUERIES_PER_ANSWER
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import one_process, student_network
 from teacher_student.student import Targets, fit_student, next_points, predict_probabilities, resample, targets_from_labels
-
-QUERIES_PER_ANSWER = 4096
-"""Queries answered in one transaction of the session."""
 
 
 def ask_in_rounds(

@@ -1,4 +1,4 @@
-"""The whole way: private records in, publishable student out."""
+"""The whole run: private records in, publishable student out."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ import numpy.typing as npt
 
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.load import bind_files
+from teacher_student.aggregation.release import AnyRelease
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import PublicSizes, Shards
 from teacher_student.data.public_sizes import check_neighbours
 from teacher_student.monitoring.console import Display
 from teacher_student.monitoring.report import ReleasedFacts, write_report
 from teacher_student.monitoring.tensorboard import write_released_events
-from teacher_student.pipeline import fractions, hard_labels, scores, stages
-from teacher_student.pipeline.answers import AnyRelease, answers_of
+from teacher_student.pipeline import stages
 from teacher_student.pipeline.diagnostics import NOTES, diagnose, write_notes
+from teacher_student.pipeline.evaluation import NO_EVALUATION, Evaluation, evaluate
 from teacher_student.pipeline.folder import SESSION, RunFolder, open_run, resumable, shared_run, whole
-from teacher_student.pipeline.judgement import UNJUDGED, Judgement, judge
 from teacher_student.pipeline.launch import together
+from teacher_student.pipeline.modes import mode_for, with_known_noise
 from teacher_student.pipeline.ranks import Ranks, digest
 from teacher_student.pipeline.settings import Estimator, RunSettings
 from teacher_student.pipeline.stages import Run, Teachers
 from teacher_student.pipeline.student_files import save_student
 from teacher_student.planning.preflight import few_answers, mostly_noise, remedy, weak_promise
 from teacher_student.privacy import Certificate, Parameters
-from teacher_student.student import QuerySettings, Student
+from teacher_student.student import Student
 from teacher_student.student.label_noise import known_noise
 from teacher_student.teachers.trainer import quiet
 
@@ -44,20 +45,25 @@ class RunResult:
         folder: of the run.
         release: labels or scores, and certificate.
         student: in evaluation mode.
-        judgement: the student's figures on the evaluation set; not to be published unless `judgement.public`.
+        evaluation: the student's figures on the evaluation set; not to be published unless `evaluation.public`.
         private_figures: for each model that saw private records without noise, its figures. Not to be published.
     """
 
     folder: RunFolder
     release: AnyRelease
     student: Student
-    judgement: Judgement
+    evaluation: Evaluation
     private_figures: dict[str, dict[str, float]]
+
+    @property
+    def judgement(self) -> Evaluation:
+        """An older name of `evaluation`."""
+        return self.evaluation
 
     @property
     def metrics(self) -> dict[str, float]:
         """The student's figures by name; empty without an evaluation set."""
-        return self.judgement.metrics
+        return self.evaluation.metrics
 
     @property
     def accuracy(self) -> float | None:
@@ -76,7 +82,7 @@ class Asked(NamedTuple):
 
 
 def run(settings: RunSettings, path: Path, display: Display | None = None) -> RunResult | None:
-    """Go the whole way in the folder `path`; take up a run that was cut off there.
+    """Run the pipeline in the folder `path`; resume if it was interrupted.
 
     Returns:
         What the run made; None in every process but the first, where torchrun or Slurm has started several.
@@ -93,7 +99,7 @@ def run(settings: RunSettings, path: Path, display: Display | None = None) -> Ru
 
 
 def _help(settings: RunSettings, path: Path, ranks: Ranks) -> None:
-    """What a process does that the first one has started."""
+    """Entry point of a process that the first one started."""
     display = Display("quiet")
     with quiet():
         ask_teachers(settings, path, display, ranks)
@@ -106,12 +112,11 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
         raise ArgumentError(
             "trainer must be cpu for estimators as teachers: learner.num_workers gives them processes of their own"
         )
-    if ranks.several and settings.privacy.mechanism == scores.MECHANISM:
-        raise ArgumentError(f"trainer must have one device for mechanism={scores.MECHANISM}, got several processes")
-    if ranks.several and settings.correction.rounds:
-        raise ArgumentError(
-            f"correction.rounds must be 0 for several processes, got {settings.correction.rounds}; use one device"
-        )
+    mode = mode_for(settings)
+    if ranks.several and not mode.several_processes:
+        raise ArgumentError(f"trainer must have one device for mechanism={settings.privacy.mechanism}, got several processes")
+    if ranks.several and settings.boosting.rounds:
+        raise ArgumentError(f"boosting.rounds must be 0 for several processes, got {settings.boosting.rounds}; use one device")
     with display.stage("data") as advance:
         with ranks.in_turn():
             dataset = settings.data()
@@ -138,7 +143,7 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
     with display.stage("teachers", settings.num_teachers) as advance:
         teachers = stages.train(this, shards, advance, ranks)
     with display.stage("votes", sizes.num_points) as advance:
-        votes = answers_of(settings).collect_votes(this, teachers, advance, ranks)
+        votes = mode.collect_votes(this, teachers, advance, ranks)
         advance(sizes.num_points, f"on {sizes.num_points:,} public points")
     return Asked(this, account, shards, votes, teachers) if ranks.first else None
 
@@ -146,30 +151,30 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
 def _teach(asked: Asked, display: Display) -> RunResult:
     """From the votes to the student: all that one process does once. The release is complete before the diagnostics begin."""
     this, account, shards, votes, teachers = asked
-    settings, folder, answers = this.settings, this.folder, answers_of(this.settings)
-    student, judgement = None, UNJUDGED
+    settings, folder, mode = this.settings, this.folder, mode_for(this.settings)
+    student, evaluation = None, NO_EVALUATION
     with folder.releasing():
         with display.stage("labels", settings.queries.asked(len(votes))) as advance:
-            release = answers.release_labels(this, votes, advance, account)
+            release = mode.release_labels(this, votes, advance, account)
             advance(len(release.answered), _count(release, settings))
         if release.answered.any():
             with display.stage("student", settings.student.epochs) as advance:
-                student = answers.teach(this, release, advance)
+                student = mode.teach(this, release, advance)
         with display.stage("report") as advance:
             if student is not None:
                 _save_student(this, student)
-                judgement = judge(student.publishable, this.dataset) if this.dataset.evaluation_public else UNJUDGED
-            _write_report(this, release, student, judgement)
+                evaluation = evaluate(student.publishable, this.dataset) if this.dataset.evaluation_public else NO_EVALUATION
+            _write_report(this, release, student, evaluation)
             advance(1, str(folder.release / "report.html"))
     with display.stage("diagnostics") as advance:
         network = None if student is None else student.publishable
-        found = diagnose(this, shards, votes, teachers, network, judgement)
+        found = diagnose(this, shards, votes, teachers, network, evaluation)
         advance(1, f"private: {folder.private / 'report.html'}")
     if student is None:
         raise ArgumentError(_no_answer(this, release))
-    folder.finish({"metrics": found.judgement.metrics, "private_figures": found.figures, "seconds": display.seconds})
-    _tell(this, release, judgement, display)
-    return RunResult(folder, release, student, found.judgement, found.figures)
+    folder.finish({"metrics": found.evaluation.metrics, "private_figures": found.figures, "seconds": display.seconds})
+    _tell(this, release, evaluation, display)
+    return RunResult(folder, release, student, found.evaluation, found.figures)
 
 
 def check(settings: RunSettings, sizes: PublicSizes) -> Parameters:
@@ -181,16 +186,14 @@ def check(settings: RunSettings, sizes: PublicSizes) -> Parameters:
     privacy = settings.privacy
     if privacy.neighbours is not None and privacy.neighbours != sizes.neighbours:
         _check_relation(privacy.neighbours, sizes)
-    if settings.privacy.bins is not None and settings.queries != QuerySettings():
-        raise ArgumentError(f"queries must be left as they are (order: file, all points) for soft labels, got {settings.queries}")
     settings.queries.asked(sizes.num_points)
-    if settings.correction.rounds and privacy.mechanism not in (fractions.MECHANISM, scores.MECHANISM):
-        rounds = settings.correction.rounds
+    mode, rounds = mode_for(settings), settings.boosting.rounds
+    if rounds and mode.option is None:
         raise ArgumentError(
-            f"correction.rounds must be 0 for mechanism={privacy.mechanism}, got {rounds}; only noisy sums have rounds"
+            f"boosting.rounds must be 0 for mechanism={privacy.mechanism}, got {rounds}; only noisy sums have rounds"
         )
-    parameters = answers_of(settings).check(settings, sizes)
-    known_noise(hard_labels.with_known_noise(settings, parameters).student.label_noise, sizes.num_classes)
+    parameters = mode.check(settings, sizes)
+    known_noise(with_known_noise(settings, parameters).student.label_noise, sizes.num_classes)
     stages.check_teachers(sizes, settings)
     return parameters
 
@@ -211,8 +214,7 @@ def _warn(settings: RunSettings, sizes: PublicSizes, parameters: Parameters, dis
     """Show what public numbers say against this run, before anything is trained or spent."""
     privacy = settings.privacy
     texts = weak_promise(privacy.epsilon, privacy.delta, privacy.population)
-    if answers_of(settings) is hard_labels:
-        request = hard_labels.request(settings, sizes)
+    if (request := mode_for(settings).request(settings, sizes)) is not None:
         texts += [*mostly_noise(parameters, request), *few_answers(parameters, request)]
     for text in texts:
         display.say(f"Warning: {text} To stop here (Ctrl-C) spends nothing.")
@@ -239,11 +241,11 @@ def _no_answer(this: Run, release: AnyRelease) -> str:
     settings, folder = this.settings, this.folder
     certificate, asked = release.certificate, len(release.answered)
     advice = ""
-    if answers_of(settings) is hard_labels:
-        better = remedy(certificate.parameters, hard_labels.request(settings, this.sizes))
+    if (request := mode_for(settings).request(settings, this.sizes)) is not None:
+        better = remedy(certificate.parameters, request)
         advice = f" What would help a run on other records: {better}"
     return (
-        f"{answers_of(settings).ANSWERS} must hold at least one answer for a student, got none of {asked:,}; epsilon "
+        f"{mode_for(settings).answers} must hold at least one answer for a student, got none of {asked:,}; epsilon "
         f"{certificate.epsilon:g} is spent, and {folder.private / 'report.html'} shows how far the teachers agreed.{advice}"
     )
 
@@ -261,7 +263,7 @@ def _save_student(this: Run, student: Student) -> None:
     )
 
 
-def _write_report(this: Run, release: AnyRelease, student: Student | None, judgement: Judgement) -> None:
+def _write_report(this: Run, release: AnyRelease, student: Student | None, evaluation: Evaluation) -> None:
     """Write the publishable report, for people and for TensorBoard; without a student if there is none."""
     settings, folder = this.settings, this.folder
     facts = ReleasedFacts(
@@ -269,15 +271,15 @@ def _write_report(this: Run, release: AnyRelease, student: Student | None, judge
         settings=_public_settings(settings, release),
         choices=settings.choices,
         certificate=json.loads(release.certificate.to_json()),
-        answers=answers_of(settings).ANSWERS,
+        answers=mode_for(settings).answers,
         file=release.FILE,
         cutoff=_cutoff(release),
         class_names=this.dataset.class_names,
         curve=student.losses if student else (),
-        metrics=judgement.metrics,
-        majority=judgement.majority,
-        confusion=judgement.confusion,
-        **answers_of(settings).facts(release, settings, this.sizes.num_classes),
+        metrics=evaluation.metrics,
+        majority=evaluation.majority,
+        confusion=evaluation.confusion,
+        **mode_for(settings).facts(release, settings, this.sizes.num_classes),
     )
     with whole(folder.release / "report.html") as draft:
         write_report(draft, facts)
@@ -319,22 +321,22 @@ def _together(certificate: Certificate) -> str:
 
 def _count(release: AnyRelease, settings: RunSettings) -> str:
     """How many queries were answered, in words; a query counts in each round that asks it."""
-    rounds = f" in {1 + settings.correction.rounds} rounds" if settings.correction.rounds else ""
+    rounds = f" in {1 + settings.boosting.rounds} rounds" if settings.boosting.rounds else ""
     return f"{int(release.answered.sum()):,} of {len(release.answered):,} asked{rounds}"
 
 
-def _tell(this: Run, release: AnyRelease, judgement: Judgement, display: Display) -> None:
+def _tell(this: Run, release: AnyRelease, evaluation: Evaluation, display: Display) -> None:
     """Print what was released and the student's figures on public data. Private figures are in files under `private/` alone."""
     settings, folder, certificate = this.settings, this.folder, release.certificate
     rows: dict[str, object] = {
-        f"{answers_of(settings).ANSWERS} released": _count(release, settings),
+        f"{mode_for(settings).answers} released": _count(release, settings),
         "epsilon, delta": f"{certificate.epsilon:.4g}, {certificate.delta:.3g} ({certificate.neighbours})",
     }
     if certificate.composition:
         rows["on this data in all"] = _together(certificate)
-    rows |= {f"student {name}": f"{value:.4f}" for name, value in judgement.metrics.items()}
-    if judgement.majority is not None:
-        rows["majority class"] = f"accuracy {judgement.majority:.4f}"
+    rows |= {f"student {name}": f"{value:.4f}" for name, value in evaluation.metrics.items()}
+    if evaluation.majority is not None:
+        rows["majority class"] = f"accuracy {evaluation.majority:.4f}"
     rows["time"] = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in display.seconds.items())
     display.table(settings.name, rows)
     private = f"{folder.private}  (report.html compares with models without privacy)"

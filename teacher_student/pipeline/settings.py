@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from teacher_student.arguments import ArgumentError, positive_integer
 from teacher_student.data import PrivateDataset
 from teacher_student.pipeline.budget import BudgetSettings
-from teacher_student.pipeline.promises import MOST_TEACHERS, CorrectionSettings, PrivacySettings
+from teacher_student.pipeline.privacy_settings import MOST_TEACHERS, BoostingSettings, PrivacySettings
 from teacher_student.student import QuerySettings, StudentSettings
 from teacher_student.teachers import TrainingSettings
 
@@ -48,11 +49,12 @@ class RunSettings:
         student_network: the student's network class.
         student: how the student is trained.
         queries: which public points are asked, in which order.
-        correction: rounds of teachers that correct the student.
+        boosting: rounds of teachers that correct the student.
         trainer: options of Lightning's trainer: accelerator, devices, strategy.
         tensorboard: whether to write event files.
         baselines: whether to train non-private models to compare with.
         config: the composed config as YAML; tells a resumed run from another one.
+        correction: an older name of boosting.
     """
 
     name: str
@@ -66,13 +68,18 @@ class RunSettings:
     student: StudentSettings
     trainer: Mapping[str, Any]
     queries: QuerySettings = dataclasses.field(default_factory=QuerySettings)
-    correction: CorrectionSettings = dataclasses.field(default_factory=CorrectionSettings)
+    boosting: BoostingSettings = dataclasses.field(default_factory=BoostingSettings)
     budget: BudgetSettings = dataclasses.field(default_factory=BudgetSettings)
     tensorboard: bool = True
     baselines: bool = True
     config: str = ""
+    correction: dataclasses.InitVar[BoostingSettings | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, correction: BoostingSettings | None) -> None:
+        if correction is not None:  # an older name
+            notice = "correction is now boosting; the old name is accepted in this version only"
+            warnings.warn(notice, FutureWarning, stacklevel=3)
+            object.__setattr__(self, "boosting", correction)
         if not isinstance(self.name, str) or not re.fullmatch(r"\w[\w .=,+-]*", self.name):
             raise ArgumentError(f"name must be a word that can name a folder, got {self.name!r}")
         positive_integer("seed", self.seed, minimum=0)

@@ -1,7 +1,7 @@
 """The stages of a run. Each writes what it made, so that a run that was killed goes on where it was.
 
 What flows back: nothing. Teachers see their own shard, votes see public points, labels see votes through a session, the
-student sees the release. How teachers are asked, and what is released, is in `hard_labels` and `soft_labels`.
+student sees the release. How teachers are asked, and what is released, is in `rounds` and `modes`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Run:
         settings: public.
         dataset: private records and public points.
         folder: where the run keeps what it makes.
-        students: after each correcting round, as far as they were made: each is fitted once (`correction_rounds`).
+        students: after each correcting round, as far as they were made: each is fitted once (`rounds`).
     """
 
     settings: RunSettings
@@ -87,7 +87,7 @@ def _kept_manifest(path: Path) -> ShardManifest:
 def check_teachers(sizes: PublicSizes, settings: RunSettings) -> None:
     """Refuse a learner or a training that cannot be, or that would couple teachers."""
     if isinstance(settings.learner, Estimator):
-        return check_learner(settings.learner.estimator, weighted=settings.correction.rounds > 0)
+        return check_learner(settings.learner.estimator, weighted=settings.boosting.rounds > 0)
     return check_training(
         build_network(settings.learner, sizes.record_shape, sizes.num_classes),
         settings.training,

@@ -29,7 +29,7 @@ import teacher_student
 from teacher_student.app import compose, settings_from_config
 from teacher_student.monitoring.console import Display
 from teacher_student.pipeline import query_rounds, run, stages
-from teacher_student.pipeline.answers import answers_of
+from teacher_student.pipeline.modes import mode_for
 from teacher_student.teachers import chunk
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -129,7 +129,7 @@ def watch(told: int, child: int, order: dict[str, Any]) -> list[dict[str, Any]]:
 def main() -> None:
     """Answer orders until there are no more."""
     settings = settings_from_config(compose("run", sys.argv[1:]))
-    answers_of(settings).check(
+    mode_for(settings).check(
         settings, settings.data().public_sizes
     )  # calibrates once for all forks; nothing of torch runs before them
     for line in sys.stdin:

@@ -15,7 +15,7 @@ from teacher_student.aggregation import Ledger
 from teacher_student.app import compose, dispatch, settings_from_config
 from teacher_student.data import fingerprint_records
 from teacher_student.monitoring.console import Display
-from teacher_student.pipeline import BudgetSettings, RunResult, RunSettings, hard_labels, run, soft_labels, stages, verify_folder
+from teacher_student.pipeline import BudgetSettings, RunResult, RunSettings, modes, run, stages, verify_folder
 from teacher_student.pipeline.folder import open_run
 
 from ..pictures import report_little
@@ -150,8 +150,9 @@ def test_the_ledger_is_listed_and_exported(runs: Runs, capsys) -> None:
 def test_soft_runs_pay_too(tmp_path: Path) -> None:
     chosen = settings(tmp_path / "l.sqlite", "privacy.bins=10", "privacy.epsilon=8.0", "data.num_classes=2")
     dataset, account = chosen.data(), BudgetSettings(ledger=str(tmp_path / "l.sqlite")).open("blobs")
-    scores = np.full((3, 250), 0.45, dtype=np.float32)
-    soft_labels.release_labels(stages.Run(chosen, dataset, open_run(tmp_path / "run", "")), scores, lambda *_: None, account)
+    scores = np.full((len(dataset.public_features), 250), 0.45, dtype=np.float32)
+    one = stages.Run(chosen, dataset, open_run(tmp_path / "run", ""))
+    modes.SoftLabels().release_labels(one, scores, lambda *_: None, account)
     assert [entry.epsilon for entry in Ledger(tmp_path / "l.sqlite").entries("blobs")] == [8.0]
 
 
@@ -176,5 +177,5 @@ def test_the_check_looks_at_what_the_session_will_cost() -> None:
     """Both come from the same calibration: what is checked before the training is what is charged after it."""
     chosen = settings_from_config(compose("run", FAST))
     dataset = chosen.data()
-    with hard_labels.open_session(chosen, dataset.public_sizes, None) as session:
-        assert hard_labels.check(chosen, dataset.public_sizes) == session.mechanism.parameters
+    with modes.HardLabels().open_session(chosen, dataset.public_sizes, None) as session:
+        assert modes.HardLabels().check(chosen, dataset.public_sizes) == session.mechanism.parameters

@@ -11,7 +11,7 @@ import pytest
 from teacher_student import ArgumentError
 from teacher_student.app import compose, settings_from_config
 from teacher_student.monitoring.console import Display
-from teacher_student.pipeline import RunSettings, correction_rounds, diagnostics, run, runner, stages, verify_folder
+from teacher_student.pipeline import RunSettings, diagnostics, rounds, run, runner, stages, verify_folder
 from teacher_student.pipeline.folder import PUBLISHED
 
 from .test_public_sizes import PRIVATE
@@ -163,7 +163,7 @@ def test_from_votes_to_the_release_no_private_record_is_read(mechanism, tmp_path
 
 def test_each_student_of_correcting_rounds_is_fitted_once(tmp_path, monkeypatch):
     fitted = []
-    for name, module in (("fit_student", stages), ("correct_student", correction_rounds)):
+    for name, module in (("fit_student", stages), ("correct_student", rounds)):
         fit = getattr(module, name)
 
         def counted(*given, fit=fit, name=name, **named):
@@ -171,7 +171,7 @@ def test_each_student_of_correcting_rounds_is_fitted_once(tmp_path, monkeypatch)
             return fit(*given, **named)
 
         monkeypatch.setattr(module, name, counted)
-    done = run(settings("correction.rounds=3", "baselines=false", "data.num_classes=2"), tmp_path / "one")
+    done = run(settings("boosting.rounds=3", "baselines=false", "data.num_classes=2"), tmp_path / "one")
     assert fitted == ["fit_student", *["correct_student"] * 3]
     again = stages.Run(settings(), settings().data(), done.folder)
     assert again.students == []

@@ -12,8 +12,8 @@ from torch import nn
 from teacher_student import ArgumentError, FractionRelease
 from teacher_student.app import compose, settings_from_config
 from teacher_student.data import gaussian_blobs, shard_dataset
-from teacher_student.pipeline import RunSettings, corrections, load_student, run, verify_folder
-from teacher_student.pipeline.corrections import disbelief
+from teacher_student.pipeline import RunSettings, boosting, load_student, run, verify_folder
+from teacher_student.pipeline.boosting import residual_weights
 from teacher_student.student import Standardized
 from teacher_student.teachers import MLP
 
@@ -30,7 +30,7 @@ def settings(*overrides: str) -> RunSettings:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    return run(settings("correction.rounds=2", "data.num_classes=2"), tmp_path_factory.mktemp("runs") / "one")
+    return run(settings("boosting.rounds=2", "data.num_classes=2"), tmp_path_factory.mktemp("runs") / "one")
 
 
 def test_one_round_of_three_classes(tmp_path):
@@ -41,7 +41,7 @@ def test_one_round_of_three_classes(tmp_path):
 
 
 def test_few_votes_of_each_teacher(tmp_path):
-    few = ["+mechanism.votes_per_teacher=10", "correction.rounds=1", "teachers.number=400"]
+    few = ["+mechanism.votes_per_teacher=10", "boosting.rounds=1", "teachers.number=400"]
     result = run(settings(*few), tmp_path / "few")
     parameters = result.release.certificate.parameters
     assert (parameters.max_answers, parameters.votes_per_teacher) == (600, 20)
@@ -73,27 +73,27 @@ def test_rounds_correct_what_is_wrong(tmp_path):
     """Teachers agree on overlapping classes too, so that a student of one round is far too sure; the rounds calibrate it."""
     hard = ["data.num_classes=2", "data.separation=1.5", "data.num_evaluation=3000", "privacy.epsilon=8.0"]
     once = run(settings(*hard), tmp_path / "once").metrics
-    corrected = run(settings(*hard, "correction.rounds=3"), tmp_path / "more").metrics
+    corrected = run(settings(*hard, "boosting.rounds=3"), tmp_path / "more").metrics
     assert corrected["calibration error"] < once["calibration error"] / 2
     assert corrected["brier score"] < once["brier score"]
 
 
 def test_a_killed_run_keeps_weights_and_answers(finished):
-    keeps_answers(finished, settings("correction.rounds=2", "data.num_classes=2"), ("counts_2.npy", "counts.npy"))
+    keeps_answers(finished, settings("boosting.rounds=2", "data.num_classes=2"), ("counts_2.npy", "counts.npy"))
 
 
 def test_a_record_weighs_in_its_own_shard_only():
     dataset = gaussian_blobs(seed=0, num_private=300, num_public=10, num_evaluation=10, num_classes=2, dimension=7)
     shards, _ = shard_dataset(dataset, 20)
     student = nn.Sequential(nn.Linear(7, 33), nn.ReLU(), nn.Linear(33, 2))
-    before = disbelief(student, dataset, shards)
+    before = residual_weights(student, dataset, shards)
     probabilities = student(torch.as_tensor(dataset.private_features)).softmax(1).detach().numpy()
     assert before == pytest.approx(1 - probabilities[np.arange(300), dataset.private_labels], abs=1e-6)
     features = dataset.private_features.copy()
     mine = shards.order[shards.offsets[3] : shards.offsets[4]]
     features[mine[0]] = np.nan
     changed = dataclasses.replace(dataset, private_features=features, student_private_features=features)
-    after = disbelief(student, changed, shards)
+    after = residual_weights(student, changed, shards)
     others = np.setdiff1d(np.arange(300), mine)
     assert np.array_equal(before[others], after[others])
     assert np.isnan(after[mine[0]])
@@ -115,12 +115,12 @@ class Remembering(nn.Module):
 def test_a_student_that_remembers_tells_no_shard_of_another():
     dataset = gaussian_blobs(seed=0, num_private=30, num_public=10, num_evaluation=10, num_classes=2, dimension=7)
     shards, student = shard_dataset(dataset, 5)[0], Remembering()
-    before = disbelief(student, dataset, shards)
+    before = residual_weights(student, dataset, shards)
     features = dataset.private_features.copy()
     features[shards.order[0]] += 1
     changed = dataclasses.replace(dataset, private_features=features, student_private_features=features)
     others = shards.order[shards.offsets[1] :]
-    assert np.array_equal(before[others], disbelief(student, changed, shards)[others])
+    assert np.array_equal(before[others], residual_weights(student, changed, shards)[others])
     assert not student.seen.any()
 
 
@@ -128,12 +128,12 @@ def test_weights_leave_the_default_generator_alone():
     """Every prediction draws from it: one record alone in its shard would move it, and with it whatever draws next."""
     dataset = gaussian_blobs(seed=0, num_private=30, num_public=10, num_evaluation=10, num_classes=2, dimension=7)
     student, state = nn.Linear(7, 2), torch.get_rng_state()
-    disbelief(student, dataset, shard_dataset(dataset, 20)[0])
+    residual_weights(student, dataset, shard_dataset(dataset, 20)[0])
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_records_without_the_students_columns_are_refused_before_anything_is_written(tmp_path):
-    plain = settings("correction.rounds=1", "data.num_classes=2")
+    plain = settings("boosting.rounds=1", "data.num_classes=2")
 
     def data():
         found = plain.data()
@@ -148,9 +148,9 @@ def test_records_without_the_students_columns_are_refused_before_anything_is_wri
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["mechanism=stability", "correction.rounds=1"], "correction.rounds must be 0"),
-        (["correction.rounds=-1"], "correction.rounds"),
-        (["correction.step=0"], "correction.step"),
+        (["mechanism=stability", "boosting.rounds=1"], "boosting.rounds must be 0"),
+        (["boosting.rounds=-1"], "boosting.rounds"),
+        (["boosting.step=0"], "boosting.step"),
         (["+mechanism.threshold_ratio=2.0"], "mechanism.threshold_ratio"),
         (["+mechanism.votes_per_teacher=0"], "mechanism.votes_per_teacher"),
         (["+mechanism.votes_per_teacher=21", "queries.total=20"], "mechanism.votes_per_teacher"),
@@ -160,7 +160,7 @@ def test_records_without_the_students_columns_are_refused_before_anything_is_wri
                 "learner=sklearn",
                 "learner.estimator._target_=sklearn.neighbors.KNeighborsClassifier",
                 "~learner.estimator.max_depth",
-                "correction.rounds=1",
+                "boosting.rounds=1",
             ],
             "sample_weight",
         ),
@@ -187,4 +187,4 @@ def hooked():
     [(MLP(2, 2, (3,)), True), (Standardized(nn.Linear(2, 2), (2,)), True), (Noting(2, 2), False), (hooked(), False)],
 )
 def test_only_what_surely_forgets_is_asked_without_a_copy(network, forgets):
-    assert corrections._forgets(network) is forgets
+    assert boosting._forgets(network) is forgets

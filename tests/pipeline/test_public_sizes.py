@@ -13,17 +13,7 @@ import pytest
 import teacher_student
 from teacher_student.app import compose, dispatch, settings_from_config
 from teacher_student.data import PublicSizes
-from teacher_student.pipeline import (
-    RunSettings,
-    correction_rounds,
-    fractions,
-    hard_labels,
-    run,
-    runner,
-    scores,
-    soft_labels,
-    stages,
-)
+from teacher_student.pipeline import RunSettings, modes, rounds, run, runner, stages
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -34,8 +24,8 @@ PACKAGE = Path(teacher_student.__file__).parent
 CHECKS = [
     runner.check,
     stages.check_teachers,
-    correction_rounds.check_rounds,
-    *(answers.check for answers in (hard_labels, soft_labels, fractions, scores)),
+    rounds.check_rounds,
+    *(mode.check for mode in (modes.HardLabels(), modes.SoftLabels(), modes.Fractions(), modes.MeanScores())),
 ]
 
 

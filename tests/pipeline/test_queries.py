@@ -9,7 +9,7 @@ import pytest
 
 from teacher_student import HALTED, ArgumentError
 from teacher_student.app import compose, settings_from_config
-from teacher_student.pipeline import RunSettings, hard_labels, query_rounds, run, verify_folder
+from teacher_student.pipeline import RunSettings, modes, query_rounds, run, verify_folder
 from teacher_student.student import ORDERS
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -33,7 +33,7 @@ def agreed(num_points: int, num_classes: int = 3) -> np.ndarray:
 
 def rounds_of(chosen: RunSettings, votes: np.ndarray, state=None) -> list[int]:
     dataset = chosen.data()
-    with hard_labels.open_session(chosen, dataset.public_sizes, state) as session:
+    with modes.HardLabels().open_session(chosen, dataset.public_sizes, state) as session:
         query_rounds.ask_in_rounds(session, dataset, votes, chosen, lambda *_: None)
         return asked(session)
 
@@ -111,13 +111,13 @@ def test_no_further_round_after_the_halt(tmp_path):
 
 
 def test_a_whole_run_in_rounds(tmp_path, monkeypatch):
-    seen, teach = {}, hard_labels.targets
+    seen, teach = {}, modes.HardLabels.targets
 
-    def spy(release, chosen, dataset):
-        seen["targets"] = teach(release, chosen, dataset)
+    def spy(mode, release, run):
+        seen["targets"] = teach(mode, release, run)
         return seen["targets"]
 
-    monkeypatch.setattr(hard_labels, "targets", spy)
+    monkeypatch.setattr(modes.HardLabels, "targets", spy)
     result = run(
         settings("queries.order=half_random", "queries.rounds=2", "queries.total=80", "student.settings.epochs=20"),
         tmp_path / "run",
@@ -135,7 +135,7 @@ def test_a_whole_run_in_rounds(tmp_path, monkeypatch):
 
 def test_fewer_queries_need_less_noise_where_every_answer_is_paid_for():
     few, all_of_them = (
-        hard_labels.open_session(chosen, chosen.data().public_sizes, None).mechanism.parameters
+        modes.HardLabels().open_session(chosen, chosen.data().public_sizes, None).mechanism.parameters
         for chosen in (settings("mechanism=gnmax", "queries.total=20"), settings("mechanism=gnmax"))
     )
     assert (few.max_answers, all_of_them.max_answers) == (20, 200)

@@ -17,7 +17,7 @@ from teacher_student.app import compose, settings_from_config
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import gaussian_blobs
 from teacher_student.monitoring.console import Display
-from teacher_student.pipeline import hard_labels, run, runner
+from teacher_student.pipeline import modes, run, runner
 from teacher_student.pipeline.folder import open_run
 from teacher_student.pipeline.ranks import Ranks
 
@@ -58,14 +58,14 @@ def assert_as_in_one_process(path, tmp_path, *overrides):
 @pytest.fixture
 def sessions(monkeypatch):
     """Every session that this process opens on a file, hence every one that can spend."""
-    opened, original = [], hard_labels.LabelSession
+    opened, original = [], modes.LabelSession
 
     def session(*arguments, state=None, **keywords):
         if state is not None:
             opened.append(state)
         return original(*arguments, state=state, **keywords)
 
-    monkeypatch.setattr(hard_labels, "LabelSession", session)
+    monkeypatch.setattr(modes, "LabelSession", session)
     return opened
 
 
@@ -152,7 +152,7 @@ def test_a_killed_run_of_two_goes_on(tmp_path, monkeypatch, sessions):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
-        context.setattr(hard_labels, "collect_votes", killed)
+        context.setattr(modes, "collect_counts", killed)
         with pytest.raises(KeyboardInterrupt):
             run(settings(*TWO), tmp_path / "two")
     stamps = {file: file.stat().st_mtime_ns for file in (tmp_path / "two" / "private" / "teachers").glob("chunk*")}

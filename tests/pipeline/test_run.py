@@ -17,7 +17,7 @@ import torch
 from teacher_student import ABSTAIN, HALTED, ArgumentError
 from teacher_student.app import compose, settings_from_config
 from teacher_student.monitoring.console import Display
-from teacher_student.pipeline import RunSettings, hard_labels, load_student, query_rounds, run, stages, verify_folder
+from teacher_student.pipeline import RunSettings, load_student, modes, query_rounds, run, stages, verify_folder
 from teacher_student.pipeline.settings import Estimator
 from teacher_student.student import NoisyMaximum, fit_student, predict_probabilities
 
@@ -123,7 +123,7 @@ def test_finished_run_is_not_overwritten(finished):
 @pytest.mark.parametrize("stage", ["train", "collect_votes", "release_labels", "teach_student"])
 def test_killed_run_goes_on_and_answers_nothing_twice(stage, tmp_path, monkeypatch):
     """After a kill at a stage's end the labels, once given, stay; the teachers and the student are the uninterrupted ones."""
-    path, home = tmp_path / "run", stages if hasattr(stages, stage) else hard_labels
+    path, home = tmp_path / "run", stages if hasattr(stages, stage) else modes.HardLabels
     whole = getattr(home, stage)
     seen = {}
 
@@ -151,7 +151,7 @@ def test_killed_run_goes_on_and_answers_nothing_twice(stage, tmp_path, monkeypat
 def test_labels_cut_off_half_way_keep_their_answers(tmp_path, monkeypatch):
     monkeypatch.setattr(query_rounds, "QUERIES_PER_ANSWER", 150)
     answered = []
-    original = hard_labels.LabelSession.answer
+    original = modes.LabelSession.answer
 
     def answer(self, *arguments, **keywords):
         if len(answered) == 2:
@@ -159,10 +159,10 @@ def test_labels_cut_off_half_way_keep_their_answers(tmp_path, monkeypatch):
         answered.append(original(self, *arguments, **keywords))
         return answered[-1]
 
-    monkeypatch.setattr(hard_labels.LabelSession, "answer", answer)
+    monkeypatch.setattr(modes.LabelSession, "answer", answer)
     with pytest.raises(KeyboardInterrupt):
         run(settings(), tmp_path / "run")
-    monkeypatch.setattr(hard_labels.LabelSession, "answer", original)
+    monkeypatch.setattr(modes.LabelSession, "answer", original)
     result = run(settings(), tmp_path / "run")
     assert np.array_equal(result.release.labels[:300], np.concatenate(answered))
     assert (result.release.labels == ABSTAIN).sum() <= 10

@@ -13,7 +13,7 @@ from teacher_student.pipeline import RunSettings, load_student, run, verify_fold
 from .killed_rounds import keeps_answers
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
-ROUND = ["~learner.estimator.max_depth", "correction.rounds=1"]
+ROUND = ["~learner.estimator.max_depth", "boosting.rounds=1"]
 TREES = ["learner=sklearn", "learner.estimator._target_=sklearn.tree.DecisionTreeClassifier", "learner.num_workers=1"]
 
 
@@ -26,7 +26,7 @@ def settings(*overrides: str) -> RunSettings:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    return run(settings("correction.rounds=2", "queries.total=250"), tmp_path_factory.mktemp("runs") / "one")
+    return run(settings("boosting.rounds=2", "queries.total=250"), tmp_path_factory.mktemp("runs") / "one")
 
 
 def test_rounds_of_three_classes(finished):
@@ -53,11 +53,11 @@ def test_the_private_sums_are_those_of_bounded_vectors(finished):
 
 
 def test_a_killed_run_keeps_weights_and_answers(finished):
-    keeps_answers(finished, settings("correction.rounds=2", "queries.total=250"), ("sums_2.npy", "sums_0.npy"))
+    keeps_answers(finished, settings("boosting.rounds=2", "queries.total=250"), ("sums_2.npy", "sums_0.npy"))
 
 
 def test_trees_as_teachers_and_a_network_as_student(tmp_path):
-    result = run(settings(*TREES, "correction.rounds=1", "student=mlp", "teachers.number=200"), tmp_path / "trees")
+    result = run(settings(*TREES, "boosting.rounds=1", "student=mlp", "teachers.number=200"), tmp_path / "trees")
     assert result.metrics["accuracy"] > 0.9
     assert "report.html" in {file.name for file in result.folder.release.iterdir()}
 
@@ -69,7 +69,7 @@ def test_trees_as_teachers_and_a_network_as_student(tmp_path):
         (["mechanism.norm=0"], "mechanism.norm"),
         (["+mechanism.threshold_ratio=2.0"], "mechanism.threshold_ratio"),
         (["queries.order=uncertain"], "queries.order"),
-        (["correction.shrinkage=-1"], "correction.shrinkage"),
+        (["boosting.shrinkage=-1"], "boosting.shrinkage"),
         (["student.settings.label_noise=mechanism"], "label_noise"),
         ([*TREES[:1], "learner.estimator._target_=sklearn.neighbors.KNeighborsClassifier", *ROUND], "sample_weight"),
     ],

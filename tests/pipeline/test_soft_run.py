@@ -13,7 +13,7 @@ import pytest
 from teacher_student import ABSTAIN, HALTED, ArgumentError, SoftRelease
 from teacher_student.app import compose, settings_from_config
 from teacher_student.mechanisms.soft_histogram import plain_bin
-from teacher_student.pipeline import RunSettings, load_student, run, soft_labels, stages, verify_folder
+from teacher_student.pipeline import RunSettings, load_student, modes, rounds, run, stages, verify_folder
 from teacher_student.pipeline.folder import growing_array
 from teacher_student.student import predict_probabilities
 
@@ -84,7 +84,7 @@ def test_student_learns_from_scores_and_is_published(finished):
 
 @pytest.mark.parametrize("stage", ["collect_votes", "release_labels", "teach_student"])
 def test_killed_run_goes_on_and_answers_nothing_twice(stage, tmp_path, monkeypatch):
-    path, home = tmp_path / "run", stages if hasattr(stages, stage) else soft_labels
+    path, home = tmp_path / "run", stages if hasattr(stages, stage) else modes.SoftLabels
     whole, seen = getattr(home, stage), {}
 
     def kill(*arguments, **keywords):
@@ -104,8 +104,8 @@ def test_killed_run_goes_on_and_answers_nothing_twice(stage, tmp_path, monkeypat
 
 
 def test_scores_cut_off_half_way_keep_their_answers(tmp_path, monkeypatch):
-    monkeypatch.setattr(soft_labels, "QUERIES_PER_ANSWER", 100)
-    given, original = [], soft_labels.SoftLabelSession.answer
+    monkeypatch.setattr(rounds, "QUERIES_PER_ANSWER", 100)
+    given, original = [], modes.SoftLabelSession.answer
 
     def answer(self, *arguments, **keywords):
         if len(given) == 2:
@@ -113,10 +113,10 @@ def test_scores_cut_off_half_way_keep_their_answers(tmp_path, monkeypatch):
         given.append(original(self, *arguments, **keywords))
         return given[-1]
 
-    monkeypatch.setattr(soft_labels.SoftLabelSession, "answer", answer)
+    monkeypatch.setattr(modes.SoftLabelSession, "answer", answer)
     with pytest.raises(KeyboardInterrupt):
         run(settings(), tmp_path / "run")
-    monkeypatch.setattr(soft_labels.SoftLabelSession, "answer", original)
+    monkeypatch.setattr(modes.SoftLabelSession, "answer", original)
     result = run(settings(), tmp_path / "run")
     assert np.array_equal(result.release.scores[:200], np.concatenate(given), equal_nan=True)
     with (tmp_path / "run" / "release" / "scores.csv").open() as stream:
@@ -138,9 +138,9 @@ def test_half_written_scores_are_not_taken_for_whole(tmp_path):
 @pytest.mark.parametrize("unanswered", ["uniform", "random", "drop", "unlabeled"])
 def test_unanswered_scores_follow_the_setting(finished, unanswered):
     codes = np.array([118, ABSTAIN, HALTED, 101])
-    certificate = dataclasses.replace(finished.release.certificate, files={})  # which binds other scores
-    release = dataclasses.replace(finished.release, codes=codes, certificate=certificate, queries=None)
-    targets = soft_labels.targets(release, settings(f"student.settings.unanswered={unanswered}"), 2)
+    loose = dataclasses.replace(finished.release.certificate, files={})  # of other answers
+    release = SoftRelease(codes, loose)
+    targets = modes.SoftLabels().targets(release, settings(f"student.settings.unanswered={unanswered}"))
     assert np.allclose(targets.probabilities[[0, 3], 1], [0.95, 0.1])
     assert targets.weights.tolist() == [1, unanswered in ("uniform", "random"), 0, 1]
     assert targets.unlabeled.tolist() == [False, unanswered == "unlabeled", True, False]

@@ -13,7 +13,7 @@ import pytest
 
 from research.benchmarks.peers import fit_dp_sgd
 from teacher_student.data import gaussian_blobs
-from teacher_student.pipeline.judgement import judge
+from teacher_student.pipeline.evaluation import evaluate
 
 pytest.importorskip("opacus")
 SCRIPT = Path(__file__).parents[3] / "scripts" / "reproduce.py"
@@ -33,7 +33,7 @@ def reproduce():
 @pytest.mark.filterwarnings("ignore")  # of opacus
 def test_dp_sgd_learns_and_pays_in_accuracy():
     dataset = gaussian_blobs(seed=0, num_private=2000, num_public=100, num_evaluation=1000, num_classes=3, dimension=2)
-    free, tight = (judge(fit_dp_sgd(dataset, epsilon, 1e-5, epochs=2), dataset).metrics for epsilon in (50.0, 0.05))
+    free, tight = (evaluate(fit_dp_sgd(dataset, epsilon, 1e-5, epochs=2), dataset).metrics for epsilon in (50.0, 0.05))
     assert free["accuracy"] > 0.9
     assert tight["brier score"] > free["brier score"]
 
@@ -46,7 +46,7 @@ def test_dp_sgd_clips_each_user_once():
     users = np.minimum(np.arange(2000) // 3, 500)  # the last one has 500 records
     labels = np.where(users == 500, (dataset.private_labels + 1) % 3, dataset.private_labels)
     owned = dataclasses.replace(dataset, private_users=users, private_labels=labels)
-    assert judge(fit_dp_sgd(owned, 50.0, 1e-5, epochs=10), owned).metrics["accuracy"] > 0.9
+    assert evaluate(fit_dp_sgd(owned, 50.0, 1e-5, epochs=10), owned).metrics["accuracy"] > 0.9
 
 
 def test_summaries_say_how_many_answered(reproduce):

@@ -1,11 +1,11 @@
-"""Rounds of teachers that correct the student: every record counts by how little the student so far believes its label.
+"""Boosting: rounds of teachers that correct the student; a record counts by how little the student so far believes its label.
 
 The student of a round is a function of released answers, so it is public, and so is what it says about any features. In the next
 round a teacher is trained on its own shard again, record i weighted by 1 - p(y_i | x_i) under that student, and votes for the
 class that the student should believe *more* on a point: in the limit of a rich learner the sign of E[1(y = c) - p(c | x)], the
 direction in which cross-entropy falls (functional gradient descent: Friedman 2001; reweighting as in boosting). The shares of
-those votes move the student's logits (`fractions`). Or it says how much: the scores of a linear teacher after one step of
-training are its records' 1(y = c) - p(c | x), and their mean moves the student (`scores`).
+those votes move the student's logits (`modes.Fractions`). Or it says how much: the scores of a linear teacher after one step of
+training are its records' 1(y = c) - p(c | x), and their mean moves the student (`modes.MeanScores`).
 
 Privacy. A record reaches its own shard's teacher in every round and no other, so it still moves one vote of each query; that the
 teachers of a round depend on earlier answers makes the queries adaptive, which the session's cost covers. Weights are computed
@@ -33,7 +33,7 @@ from teacher_student.teachers.engines.batched import has_hooks
 _FORGETFUL = {nn.Sequential, nn.Flatten, nn.Linear, nn.ReLU, nn.Dropout, Standardized, MLP, LogisticRegression}
 
 
-def correcting_teachers(run: Run, student: Callable[[], nn.Module], number: int) -> Teachers:
+def residual_teachers(run: Run, student: Callable[[], nn.Module], number: int) -> Teachers:
     """Return the teachers of round `number`; weights and teachers are kept, so that a killed run makes the same ones.
 
     Args:
@@ -43,7 +43,7 @@ def correcting_teachers(run: Run, student: Callable[[], nn.Module], number: int)
     """
     shards, path = make_shards(run), run.folder.votes / f"weights_{number}.npy"
     if not path.exists():
-        write_array(path, disbelief(student(), run.dataset, shards))
+        write_array(path, residual_weights(student(), run.dataset, shards))
     weights = read_array(path)
     return train(run, shards, silent, weights=weights, name=f"teachers_{number}")
 
@@ -52,7 +52,7 @@ def silent(done: int, text: str) -> None:
     """Show nothing: the display's bar counts the points that are asked."""
 
 
-def disbelief(student: nn.Module, dataset: PrivateDataset, shards: Shards) -> npt.NDArray[np.float32]:
+def residual_weights(student: nn.Module, dataset: PrivateDataset, shards: Shards) -> npt.NDArray[np.float32]:
     """Return (n,) weights 1 - p(label | features) of the private records, shard by shard; NaN where features are. Private.
 
     Args:
@@ -61,13 +61,13 @@ def disbelief(student: nn.Module, dataset: PrivateDataset, shards: Shards) -> np
         shards: of the records.
     """
     features = dataset.student_private_features
-    assert features is not None  # `correction_rounds.check_rounds` refused a run without them
+    assert features is not None  # `rounds.check_rounds` refused a run without them
     weights, forgets = np.zeros(len(features), dtype=np.float32), _forgets(student)
     with torch.random.fork_rng(devices=[]):
         for first, last in zip(shards.offsets[:-1], shards.offsets[1:], strict=True):
             rows = shards.order[first:last]
             if len(rows):
-                asked = student if forgets else copy.deepcopy(student)  # lest it tell one shard of another, or the public
+                asked = student if forgets else copy.deepcopy(student)  # so that no shard leaks into another or into the release
                 believed = predict_probabilities(asked, features[rows])[np.arange(len(rows)), dataset.private_labels[rows]]
                 weights[rows] = 1 - believed
     return weights

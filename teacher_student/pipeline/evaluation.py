@@ -1,4 +1,4 @@
-"""How the student does on the evaluation set, where there is one."""
+"""A student's figures on the evaluation set, where there is one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from torch import nn
 
 from teacher_student.data import PrivateDataset
 from teacher_student.student import predict_probabilities
-from teacher_student.student.evaluation import confusion_matrix, evaluate
+from teacher_student.student.evaluation import confusion_matrix
+from teacher_student.student.evaluation import evaluate as metrics_of
 
 
 @dataclasses.dataclass(frozen=True)
-class Judgement:
-    """Figures of one student.
+class Evaluation:
+    """Figures of one student on the evaluation set.
 
     Attributes:
         metrics: by name; empty without an evaluation set.
@@ -29,23 +30,23 @@ class Judgement:
     confusion: npt.NDArray[np.int64] | None
     public: bool
 
-    def published(self) -> Judgement:
+    def published(self) -> Evaluation:
         """Return what of it may be published."""
-        return self if self.public else UNJUDGED
+        return self if self.public else NO_EVALUATION
 
 
-UNJUDGED = Judgement({}, None, None, public=True)
+NO_EVALUATION = Evaluation({}, None, None, public=True)
 """Of a student that was not evaluated."""
 
 
-def judge(network: nn.Module, dataset: PrivateDataset) -> Judgement:
+def evaluate(network: nn.Module, dataset: PrivateDataset) -> Evaluation:
     """Evaluate a network, from the student's features to logits, on the dataset's evaluation set."""
     features, labels = dataset.student_evaluation_features, dataset.evaluation_labels
     if features is None or labels is None:
-        return Judgement({}, None, None, dataset.evaluation_public)
+        return Evaluation({}, None, None, dataset.evaluation_public)
     probabilities = predict_probabilities(network, features)
-    return Judgement(
-        metrics=evaluate(probabilities, labels),
+    return Evaluation(
+        metrics=metrics_of(probabilities, labels),
         majority=float(np.bincount(labels).max() / len(labels)),
         confusion=confusion_matrix(probabilities, labels),
         public=dataset.evaluation_public,

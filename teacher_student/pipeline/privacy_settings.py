@@ -1,4 +1,4 @@
-"""Settings of a run that need no torch, so that a slip in them is refused at once: what is promised, and how often."""
+"""Settings of a run that need no torch, so that a mistake in them is refused at once: the guarantee, and rounds of boosting."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class PrivacySettings:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CorrectionSettings:
-    """How often teachers correct the student (see `corrections`), and how far.
+class BoostingSettings:
+    """How often teachers correct the student (see `pipeline.boosting`), and how far.
 
     Attributes:
         rounds: rounds of teachers after the first.
@@ -73,7 +73,7 @@ class CorrectionSettings:
     shrinkage: float = 0.06
 
     def __post_init__(self) -> None:
-        positive_integer("correction.rounds", self.rounds, minimum=0)
-        positive_number("correction.step", self.step)
-        if finite_number("correction.shrinkage", self.shrinkage) < 0:
-            raise ArgumentError(f"correction.shrinkage must be at least 0, got {self.shrinkage}")
+        positive_integer("boosting.rounds", self.rounds, minimum=0)
+        positive_number("boosting.step", self.step)
+        if finite_number("boosting.shrinkage", self.shrinkage) < 0:
+            raise ArgumentError(f"boosting.shrinkage must be at least 0, got {self.shrinkage}")
