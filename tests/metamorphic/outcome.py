@@ -33,7 +33,7 @@ from teacher_student.aggregation import session
 from teacher_student.app import dispatch
 from teacher_student.mechanisms import GeneratorNoise
 from teacher_student.monitoring import console
-from teacher_student.pipeline import baselines, fractions, hard_labels, scores, soft_labels, stages
+from teacher_student.pipeline import baselines, modes, stages
 
 from ..pictures import report_little
 
@@ -99,10 +99,10 @@ def put_in(patch: pytest.MonkeyPatch, *, tied: bool = False) -> None:
     patch.setattr(session, "SystemNoise", PutInNoise)
     patch.setattr(stages, "shard_dataset", functools.partial(stages.shard_dataset, key=bytes(range(32))))
     patch.setattr(console, "time", types.SimpleNamespace(perf_counter=lambda: 0.0))
-    patch.setattr(hard_labels, "plan", functools.cache(hard_labels.plan))
+    patch.setattr(modes, "plan", functools.cache(modes.plan))
     patch.setattr(baselines, "STEPS", 20)
-    for answers in (hard_labels, soft_labels, fractions, scores):
-        patch.setattr(answers, "collect_votes", votes_put_in(answers.collect_votes, tied=tied))
+    for mode in (modes.HardLabels, modes.SoftLabels, modes.Fractions, modes.MeanScores):
+        patch.setattr(mode, "collect_votes", votes_put_in(mode.collect_votes, tied=tied))
 
 
 _composed: dict[str, Any] = {}
@@ -124,8 +124,8 @@ def votes_put_in(collect: Callable[..., npt.NDArray[Any]], *, tied: bool) -> Cal
     """Return a function that asks the teachers in earnest and then returns made-up votes of the same shape."""
 
     @functools.wraps(collect)
-    def collected(run: stages.Run, *arguments: Any, **keywords: Any) -> npt.NDArray[Any]:
-        said = collect(run, *arguments, **keywords)
+    def collected(mode: Any, run: stages.Run, *arguments: Any, **keywords: Any) -> npt.NDArray[Any]:
+        said = collect(mode, run, *arguments, **keywords)
         few = run.settings.privacy.options.get("votes_per_teacher", len(said))
         return made_up(said.shape, said.dtype, run.settings.num_teachers * few // len(said), tied=tied)
 
