@@ -304,7 +304,10 @@ def test_the_private_table_is_refused_as_a_public_one(tables, argument, way):
         "copy": lambda: shutil.copy(private, other),
     }[way]()
     given = {"path": private, "other path": folder / "down" / ".." / "private.csv"}.get(way, other)
-    with pytest.raises(ArgumentError, match=rf"^{argument} must (be another file|hold other records) than path, got") as caught:
+    with pytest.raises(
+        ArgumentError,
+        match=rf"^{argument} must (be another file than the private one|hold other records than the private file), got",
+    ) as caught:
         load(folder, **{argument: given})
     assert "\n" not in str(caught.value)
 

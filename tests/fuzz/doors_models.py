@@ -287,7 +287,7 @@ PIPELINE = {
             "filter": st.sampled_from(sorted(privacy.FILTERS)),
         },
     ),
-    "CorrectionSettings": Door(pipeline.CorrectionSettings, {"rounds": integers(0), "step": EPSILON}),
+    "BoostingSettings": Door(pipeline.BoostingSettings, {"rounds": integers(0), "step": EPSILON}),
     "attack_student": Door(
         pipeline.attack_student,
         {

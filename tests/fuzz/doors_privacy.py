@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
-from teacher_student import auditing, privacy, theory
+from research import theory
+from teacher_student import auditing, privacy
 from teacher_student.planning import Request, choose, plan
 from teacher_student.privacy import Certificate
 
