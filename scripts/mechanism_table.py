@@ -1,6 +1,6 @@
 """How many labels each mechanism releases, and how many are the plurality's: published votes and simulated ones, as Markdown.
 
-python scripts/mechanism_table.py                              the README's table
+python scripts/mechanism_table.py                              the tables of docs/mechanisms.md
 python scripts/mechanism_table.py --runs 1 --teachers 4000     quicker, and another simulated size
 python scripts/mechanism_table.py --failure 0.001              noisy maxima as sure of a clear vote as the stability mechanism
 

@@ -1,4 +1,4 @@
-"""Reproduce the README's tables of students: mechanisms on the same teachers, over public splits with fresh shards and noise.
+"""Reproduce the tables of docs/results.md: mechanisms on the same teachers, over public splits with fresh shards and noise.
 
 uv run scripts/reproduce.py                                  # UCI Adult: all methods, five budgets, eight splits
 uv run scripts/reproduce.py --table digits                   # scikit-learn's digits, ten classes; or mnist5000
