@@ -34,7 +34,7 @@ from teacher_student.mechanisms.noisy_sums import from_codes
 from teacher_student.mechanisms.soft_label import scores_of
 from teacher_student.privacy import Certificate, MechanismSpec, NoisyFraction
 from teacher_student.privacy.certificate import file_digest
-from teacher_student.privacy.noisy_scores import STEPS
+from teacher_student.privacy.noisy_sums import STEPS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ from teacher_student.arguments import ArgumentError, Floats, Integers, floats, i
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.mechanisms.noisy_sums import check_sums
 from teacher_student.privacy import calibrate
-from teacher_student.privacy.noisy_scores import STEPS
+from teacher_student.privacy.noisy_sums import STEPS
 
 _BLOCK = 2**16
 """Scores that are bounded at a time, which a CPU's cache holds."""

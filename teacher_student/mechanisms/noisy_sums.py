@@ -25,8 +25,7 @@ from teacher_student.arguments import ArgumentError, Integers, integer_matrix, v
 from teacher_student.labels import HALTED
 from teacher_student.mechanisms.interface import Counts, State, samples
 from teacher_student.mechanisms.noise import Noise
-from teacher_student.privacy.noisy_fraction import NoisyFraction
-from teacher_student.privacy.noisy_scores import NoisyScores
+from teacher_student.privacy.noisy_sums import NoisyFraction, NoisyScores
 
 LARGEST_SUM = 1 << 53
 """Of scores over all teachers: what a double holds exactly."""

@@ -27,7 +27,8 @@ import numpy as np
 from teacher_student.arguments import Floats, Integers
 from teacher_student.mechanisms.interface import samples
 from teacher_student.mechanisms.noise import Noise, fold
-from teacher_student.privacy.noisy_max import OneScaleMax, PureCost
+from teacher_student.privacy.noisy_max import OneScaleMax
+from teacher_student.privacy.paid_answers import PureCost
 from teacher_student.privacy.parameters import Draw
 from teacher_student.privacy.registry import register
 

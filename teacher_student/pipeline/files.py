@@ -22,7 +22,7 @@ from teacher_student.pipeline.folder import STUDENT_FILES
 from teacher_student.planning.preflight import warn, weak_promise
 from teacher_student.privacy import Certificate
 from teacher_student.privacy.calibration import REGISTRY
-from teacher_student.privacy.noisy_max import OneScale
+from teacher_student.privacy.paid_answers import OneScale
 
 
 def label_file(

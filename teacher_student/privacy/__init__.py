@@ -7,15 +7,14 @@ from teacher_student.privacy.bounds import teachers_needed, teachers_printed, te
 from teacher_student.privacy.calibration import calibrate, calibrate_soft, parameters_from_dict
 from teacher_student.privacy.certificate import HYPERPARAMETERS, NEIGHBOURS, Certificate
 from teacher_student.privacy.filters import FILTERS, BasicFilter, Claim, Filter, GaussianFilter, RenyiFilter, make_filter
-from teacher_student.privacy.noisy_fraction import NoisyFraction
 from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax, NoisyMaxParameters
-from teacher_student.privacy.noisy_scores import NoisyScores
+from teacher_student.privacy.noisy_sums import NoisyFraction, NoisyScores
 from teacher_student.privacy.parameters import LabelSpec, MechanismSpec, Parameters
-from teacher_student.privacy.redrawn import StabilityPaper, StabilityRedraw
 from teacher_student.privacy.registry import LABELS, register
 from teacher_student.privacy.selection import PrivateSelection, calibrate_selection
+from teacher_student.privacy.svt_fixed_threshold import Stability, StabilityLaplace
+from teacher_student.privacy.svt_resampled_threshold import StabilityPaper, StabilityRedraw
 from teacher_student.privacy.threshold import ThresholdParameters
-from teacher_student.privacy.tight import Stability, StabilityLaplace
 
 __all__ = [
     "FILTERS",

@@ -36,10 +36,10 @@ import numpy as np
 from scipy import special
 
 from teacher_student.arguments import ArgumentError, Floats, positive_integer, positive_number, probability
-from teacher_student.privacy.gaussian import compose_mu, gaussian_delta, gaussian_epsilon
-from teacher_student.privacy.kappa import ORDERS
+from teacher_student.privacy.gaussian import gaussian_delta, gaussian_epsilon, mu_from_squares
 from teacher_student.privacy.parameters import MechanismSpec
-from teacher_student.privacy.pure import LARGEST_COUNT, pure_delta, pure_epsilon, pure_rdp
+from teacher_student.privacy.pure import LARGEST_COUNT, pure_delta, pure_epsilon
+from teacher_student.privacy.rdp import ORDERS
 
 INTERVAL = 1e-4
 """Width of the bins of a privacy loss distribution; losses are rounded up to the next."""
@@ -141,11 +141,11 @@ def _routes(parts: Parts) -> Iterator[Route]:
     if len(parts) == 1 and parts[0][1] == 1:
         yield _single(parts[0][0])
     if all(parameters.mu is not None for parameters, _ in parts):
-        mu = compose_mu(*(count * (parameters.mu or 0.0) ** 2 for parameters, count in parts))
+        mu = mu_from_squares(*(count * (parameters.mu or 0.0) ** 2 for parameters, count in parts))
         yield Route("gaussian", functools.partial(gaussian_epsilon, mu), functools.partial(gaussian_delta, mu))
     elif all(parameters.mu is not None or parameters.pure_parts is not None for parameters, _ in parts):
         yield _pure_or_distribution(parts)
-    renyi = [(count, renyi_of(parameters, ORDERS)) for parameters, count in parts]
+    renyi = [(count, parameters.rdp(ORDERS)) for parameters, count in parts]
     if all(bound is not None for _, bound in renyi):
         yield _renyi_route(np.sum([count * bound for count, bound in renyi if bound is not None], axis=0))
     yield _basic(parts)
@@ -170,7 +170,7 @@ def _pure_or_distribution(parts: Parts) -> Route:
     if len(pure) == 1 and not squares:
         loss, times = next(iter(pure.items()))
         return Route("pure", functools.partial(pure_epsilon, loss, times), functools.partial(pure_delta, loss, times))
-    distribution = _distribution(compose_mu(*squares), pure)
+    distribution = _distribution(mu_from_squares(*squares), pure)
     return Route(
         "distribution",
         lambda delta: float(distribution.get_epsilon_for_delta(delta)),
@@ -206,16 +206,6 @@ def _loss_masses(loss: float, times: int) -> tuple[dict[int, float], float]:
     for place, weight in zip(bins[kept].tolist(), mass[kept].tolist(), strict=True):
         rounded[place] = rounded.get(place, 0.0) + weight
     return rounded, _NEGLIGIBLE
-
-
-def renyi_of(parameters: MechanismSpec, orders: Floats) -> Floats | None:
-    """Return the Renyi divergence bound at `orders` of all but the release part, from whatever `parameters` tell, or None."""
-    own = parameters.rdp(orders)
-    if own is not None:
-        return own
-    if parameters.mu is not None:
-        return np.asarray(orders * parameters.mu**2 / 2)
-    return None if parameters.pure_parts is None else pure_rdp(*parameters.pure_parts, orders)
 
 
 def _renyi_route(rdp: Floats) -> Route:

@@ -21,9 +21,9 @@ from scipy.optimize import minimize_scalar
 
 from teacher_student.arguments import ArgumentError, Floats, positive_integer, positive_number, probability
 from teacher_student.privacy.distributions import laplace_difference_tail, log_answer, log_refusal
-from teacher_student.privacy.redrawn import RedrawnThreshold, printed_scale
+from teacher_student.privacy.svt_fixed_threshold import Stability
+from teacher_student.privacy.svt_resampled_threshold import ResampledThreshold, printed_scale
 from teacher_student.privacy.threshold import LARGEST_THRESHOLD, WINDOWS, ThresholdParameters, check_cutoff
-from teacher_student.privacy.tight import Stability
 
 
 class TightTeachers(NamedTuple):
@@ -109,7 +109,7 @@ def teachers_tight(*, epsilon: float, delta: float, cutoff: int, num_queries: in
 def _some_refused(parameters: ThresholdParameters, distance: int, num_queries: int) -> float:
     """P(one or more of the queries, all at this distance, is refused); with redrawn thresholds a bound on it."""
     above = distance - parameters.threshold
-    if isinstance(parameters, RedrawnThreshold):  # refused iff rho - nu >= distance - w
+    if isinstance(parameters, ResampledThreshold):  # refused iff rho - nu >= distance - w
         return num_queries * laplace_difference_tail(above, parameters.threshold_scale, parameters.query_scale)
     window = WINDOWS[parameters.threshold_noise](parameters.threshold_scale)
     refused: Floats = log_refusal(parameters.query_noise, above - window.support, parameters.query_scale)

@@ -28,10 +28,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from teacher_student.arguments import ArgumentError, choice, positive_number, probability
-from teacher_student.privacy.accountant import renyi_of
 from teacher_student.privacy.gaussian import gaussian_mu
-from teacher_student.privacy.kappa import ORDERS
 from teacher_student.privacy.parameters import MechanismSpec
+from teacher_student.privacy.rdp import ORDERS
 
 RELEASE_SHARE = 0.1
 """Share of delta for release parts under `renyi` and `gaussian`; calibrations spend no more than this share of theirs on it."""
@@ -111,7 +110,7 @@ class RenyiFilter(Filter):
         budget = float(self._budgets().max(where=order == ORDERS, initial=-math.inf))
         if budget <= 0:
             raise ArgumentError(f"epsilon must be larger for the renyi filter at delta {self.delta:g}, got {self.epsilon:g}")
-        bounds = [renyi_of(claim.parameters, order) for claim in claims]
+        bounds = [claim.parameters.rdp(order) for claim in claims]
         return ([math.inf if bound is None else float(bound[0]) for bound in bounds], budget), self._releases(claims)
 
     def _budgets(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -58,10 +58,10 @@ def discrete_gaussian_mu(scale: Fraction) -> float:
     return 2 * math.sqrt(2) * float(quantile) * (1 + _SLACK)
 
 
-def compose_mu(*squares: float) -> float:
+def mu_from_squares(*squares: float) -> float:
     """Return the mu of a composition whose parts have these sums of mu^2.
 
-    >>> compose_mu(9.0, 16.0)
+    >>> mu_from_squares(9.0, 16.0)
     5.0
     """
     return math.sqrt(math.fsum(squares))

@@ -1,13 +1,14 @@
-"""`MechanismSpec`: everything that the rest of the program asks of a mechanism, in one frozen object of public numbers.
+"""`MechanismSpec`: everything the rest of the program asks of a mechanism, in one frozen object of public numbers.
 
 The sampler reads its scales from the spec, and the guarantee is recomputed from it, so the two cannot disagree. Scales are dyadic
 rationals (multiples of 1/256, rounded up): the exact value, the double that the sampler gets and the number in the certificate's
-JSON are the same. Planner, stand-in, audit, student, release and report ask the spec, too, and never for its name. What a spec
-does not say is an error when it is registered (`registry.register`), so that nothing has to be assumed later.
+JSON are the same. Planner, audit, student, release and report also ask the spec and never dispatch on its name. A spec that lacks
+a piece is refused when it is registered (`registry.register`), so nothing has to be assumed later.
 """
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
 from abc import ABC, abstractmethod
@@ -16,18 +17,16 @@ from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from teacher_student.arguments import ArgumentError
+from teacher_student.arguments import ArgumentError, Floats
+from teacher_student.privacy.pure import pure_rdp
 from teacher_student.privacy.winning import LAWS
-
-Floats = npt.NDArray[np.float64]
 
 GRID = 256
 """Scales are multiples of 1/GRID."""
 
 LARGEST_SCALE = 1 << 40
-"""No scale may be larger: a sum over its noise would not end."""
+"""Largest scale; a sum over the noise of a larger one would take too long."""
 
 
 def round_up(scale: float | Fraction) -> Fraction:
@@ -40,7 +39,7 @@ def round_up(scale: float | Fraction) -> Fraction:
 
 
 def check_scale(name: str, value: object) -> Fraction:
-    """Return `value` as a positive dyadic scale; refuse anything off the grid, since it could not be sampled exactly."""
+    """Return `value` as a positive dyadic scale. A value off the grid is refused: it could not be sampled exactly."""
     if isinstance(value, int | float | Fraction) and not isinstance(value, bool) and 0 < value <= LARGEST_SCALE:
         scale = Fraction(value)
         if (scale * GRID).denominator == 1:
@@ -48,31 +47,46 @@ def check_scale(name: str, value: object) -> Fraction:
     raise ArgumentError(f"{name} must be a positive multiple of 1/{GRID}, at most {LARGEST_SCALE}, got {value!r}")
 
 
-def smallest_scale(fits: Callable[[Fraction], bool], largest: int = LARGEST_SCALE) -> Fraction | None:
-    """Return the smallest dyadic scale that `fits`, which must stay true once it is; None if none up to `largest` does.
+def smallest_integer(suffices: Callable[[int], bool], largest: int) -> int | None:
+    """Return the smallest positive integer that suffices, or None if no power of two up to `largest` does.
+
+    Every integer above one that suffices must suffice as well.
+
+    >>> smallest_integer(lambda number: number**2 >= 200, 1000)
+    15
+    """
+    high = 1
+    while not suffices(high):
+        high *= 2
+        if high > largest:
+            return None
+    low = high // 2 + 1
+    return low + bisect.bisect_left(range(low, high), True, key=suffices)
+
+
+def smallest_scale(suffices: Callable[[Fraction], bool], largest: int = LARGEST_SCALE) -> Fraction | None:
+    """Return the smallest dyadic scale that suffices, as every larger one must, or None if none up to `largest` does.
 
     >>> smallest_scale(lambda scale: scale >= 58.4)
     Fraction(14951, 256)
     """
-    high = 1
-    while not fits(Fraction(high, GRID)):
-        high *= 2
-        if high > largest * GRID:
-            return None
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(Fraction(middle, GRID)) else (middle, high)
-    return Fraction(high, GRID)
+    found = smallest_integer(lambda number: suffices(Fraction(number, GRID)), largest * GRID)
+    return None if found is None else Fraction(found, GRID)
+
+
+def refuse_options(options: Mapping[str, object], mechanism: str, *known: str) -> None:
+    """Refuse every option; `known` are those that the mechanism's calibration has."""
+    for name in options:
+        raise ArgumentError(f"{name} is no option of {mechanism}; it has {', '.join(known) or 'none'}")
 
 
 class Limit(NamedTuple):
-    """What a session pays for, at most.
+    """The cap on a session's payments.
 
     Attributes:
-        name: field of the spec that holds the number: cutoff or max_answers.
+        name: field of the spec that holds the cap: cutoff or max_answers.
         most: payments after which the session halts.
-        unit: what is paid, in the singular: abstention or answer.
+        unit: what is paid for, in the singular: abstention or answer.
     """
 
     name: str
@@ -85,10 +99,10 @@ class Draw(NamedTuple):
 
     Attributes:
         law: name of the law, one of `mechanisms.noise.LAWS`.
-        scale: its scale.
+        scale: scale of the law.
         per: what one draw is for: session, query or count.
-        decides: whether a value that is drawn once is used once. False where the sampler draws again until the values differ:
-            with a source that repeats itself it would never end.
+        decides: whether each value is used once. False where the sampler draws again until values differ, which never ends with
+            a source that repeats itself.
     """
 
     law: str
@@ -98,7 +112,7 @@ class Draw(NamedTuple):
 
 
 RELEASES = ("labels", "counts", "scores", "selection")
-"""Kinds of answers: a class for each query; a noisy number for each class; sums of scores; the best of several sessions."""
+"""Kinds of answers: a class for each query, noisy votes for each class, noisy sums of scores, the best of several sessions."""
 
 UNITS = ("answers", "abstentions", "sessions")
 """What a session may pay for."""
@@ -106,7 +120,7 @@ UNITS = ("answers", "abstentions", "sessions")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MechanismSpec(ABC):
-    """The public numbers of one calibrated mechanism, with the guarantee that they give.
+    """The public numbers of one calibrated mechanism, and the guarantee that follows from them.
 
     Attributes:
         mechanism: name in configs and certificates.
@@ -125,7 +139,7 @@ class MechanismSpec(ABC):
         "pays_for": UNITS,
         "soft_labels": (True, False),
     }
-    """Class attributes that a registered mechanism must have, beside its name, and the values that each may have."""
+    """Class attributes that a registered mechanism must have besides its name, with the values that each may take."""
 
     @abstractmethod
     def epsilon(self, delta: float) -> float:
@@ -148,50 +162,53 @@ class MechanismSpec(ABC):
     @property
     @abstractmethod
     def draws(self) -> tuple[Draw, ...]:
-        """The noise that is drawn; the audit holds the sampler to it."""
+        """The noise that the sampler draws; the audit checks this."""
 
     @classmethod
     @abstractmethod
     def audit_options(cls, cutoff: int, num_queries: int | None, **options: Any) -> dict[str, Any]:
-        """Return `options` and what else `calibrate` needs for an audit of short sessions that may pay `cutoff` times."""
+        """Return `options` plus whatever else `calibrate` needs for an audit of short sessions that may pay `cutoff` times."""
 
     @abstractmethod
     def mutants(self) -> Mapping[str, Self]:
-        """Return specs with one mistake each: an audit in which the sampler runs on one of them must reject it."""
+        """Return specs with one mistake each: an audit must reject a sampler that runs on one of them."""
 
     def rescaled(self, **factors: float) -> Self:
-        """Return these parameters with some scales times a factor, rounded up to the grid."""
-        return dataclasses.replace(
-            self, **{name: round_up(getattr(self, name) * Fraction(factor)) for name, factor in factors.items()}
-        )
+        """Return these parameters with the named scales multiplied by a factor and rounded up to the grid."""
+        scales = {name: round_up(getattr(self, name) * Fraction(factor)) for name, factor in factors.items()}
+        return dataclasses.replace(self, **scales)
 
     @property
     def one_session(self) -> MechanismSpec:
-        """The parameters of a single session: these, except where the best of several sessions is released."""
+        """The parameters of a single session: these, unless the best of several sessions is released."""
         return self
 
     @property
     def release_delta(self) -> float:
-        """The delta of the release part, which composition adds as it stands (0 where there is no such part)."""
+        """Probability of the failure event (see `threshold`), which composition adds; 0 where there is none.
+
+        The three costs below are those of the session without the failure event.
+        """
         return 0.0
 
     @property
     def mu(self) -> float | None:
-        """The mu of Gaussian differential privacy of the whole session, or None if it has none."""
+        """The mu of Gaussian differential privacy, or None."""
         return None
 
     @property
     def pure_parts(self) -> tuple[float, int] | None:
-        """(eps0, n) if all but the release part is at most n adaptive eps0-DP answers, or None."""
+        """(eps0, n) if the session is at most n adaptive eps0-DP answers, else None."""
         return None
 
     def rdp(self, orders: Sequence[float] | Floats) -> Floats | None:
-        """Return the Renyi divergence bound at each order (> 1) of all but the release part, or None if there is none."""
-        del orders
-        return None
+        """Return a bound on the Renyi divergence at each order (> 1), by default from `mu` or `pure_parts`; None without."""
+        if self.mu is not None:
+            return np.asarray(np.asarray(orders, dtype=np.float64) * self.mu**2 / 2)
+        return None if self.pure_parts is None else pure_rdp(*self.pure_parts, orders)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON numbers, except those at their default; a scale is dyadic, so exact as a double."""
+        """Return the fields as JSON numbers, except those at their default. Scales are dyadic, hence exact as doubles."""
         fields = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
         given = {field.name: value for field, value in fields if value != field.default}
         plain = {name: float(value) if isinstance(value, Fraction) else value for name, value in given.items()}
@@ -199,7 +216,7 @@ class MechanismSpec(ABC):
 
     @classmethod
     def from_dict(cls, mapping: Mapping[str, Any]) -> Self:
-        """Return the parameters that `to_dict` wrote; each class checks its own fields when it is made."""
+        """Return the parameters that `to_dict` wrote; the constructor checks them."""
         names = {field.name for field in dataclasses.fields(cls)}
         needed = {field.name for field in dataclasses.fields(cls) if field.default is dataclasses.MISSING}
         given = {name: value for name, value in mapping.items() if name != "mechanism"}
@@ -215,7 +232,7 @@ Parameters = MechanismSpec
 
 
 class Expectation(NamedTuple):
-    """What a session is expected to answer: labels in all, and (rows, C) labels of one class of each column to each row."""
+    """Expected answers of a session: the total, and (rows, C) labels by row and class (one class of each column)."""
 
     answers: float
     labels: Floats
@@ -223,14 +240,14 @@ class Expectation(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelSpec(MechanismSpec):
-    """A mechanism that answers a query with a class, or abstains: what planner, stand-in and student need to know of it.
+    """A mechanism that answers a query with a class or abstains, as the planner and the student see it.
 
     Attributes:
         vote_noise: law of the noise on a count, one of `winning.LAWS`, if the answer is the class with the largest noisy count;
-            else None. A student that knows it learns shares of votes.
-        asks_first: whether it tests first that a class has enough votes, with fields and options `threshold`,
+            else None. A student can use it to learn shares of votes.
+        asks_first: whether it first tests that a class has enough votes, with fields and options `threshold`,
             `threshold_scale`, `test_share` and `num_queries`.
-        ratios: values of the option `threshold_ratio` that a planner tries; none where the calibration has no such option.
+        ratios: values of the option `threshold_ratio` that a planner tries; empty if the calibration has no such option.
     """
 
     releases: ClassVar[str] = "labels"
@@ -247,28 +264,28 @@ class LabelSpec(MechanismSpec):
 
     @classmethod
     def says_who_wins(cls) -> bool:
-        """Whether planners can tell which class an answer is: a mechanism that answers only with the plurality says that."""
+        """Whether planners can predict the class of an answer. True for mechanisms that answer only with the plurality."""
         return True
 
     @abstractmethod
     def first_answer(self, counts: Floats, times: Floats | None = None) -> Floats:
-        """Return the law of the answer to the first query of a session; what is missing to 1 is the chance of an abstention.
+        """Return the law of the answer to the first query of a session, to about three digits.
 
         Args:
-            counts: (rows, C) votes, one row for each query; need not be whole.
+            counts: (rows, C) votes, one row for each query; not necessarily integers.
             times: (rows, C) number of classes that a column stands for; None for one each.
 
         Returns:
-            (rows, C) probabilities of one class of each column. A planner needs no more than three digits.
+            (rows, C) probabilities of one class of each column; the rest of a row is the probability of an abstention.
         """
 
     @abstractmethod
     def expected_labels(self, counts: Floats, weights: Floats, num_queries: int, times: Floats | None = None) -> Expectation:
-        """Return the answers to expect of `num_queries` queries before the session halts.
+        """Return the expected answers to `num_queries` queries before the session halts.
 
         Args:
             counts: (rows, C) votes.
-            weights: (rows,) probabilities of the rows; each query is drawn from them.
-            num_queries: queries that wait for an answer.
+            weights: (rows,) probabilities from which the row of each query is drawn.
+            num_queries: queries to answer.
             times: as in `first_answer`.
         """

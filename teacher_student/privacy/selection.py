@@ -31,10 +31,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from teacher_student.arguments import ArgumentError, Floats, positive_integer, positive_number, probability
-from teacher_student.privacy.accountant import renyi_of
 from teacher_student.privacy.calibration import calibrate, parameters_from_dict
-from teacher_student.privacy.kappa import ORDERS, to_delta, to_epsilon
 from teacher_student.privacy.parameters import Draw, Limit, MechanismSpec
+from teacher_student.privacy.rdp import ORDERS, to_delta, to_epsilon
 from teacher_student.privacy.registry import register
 
 MOST_REPETITIONS = 10_000
@@ -70,7 +69,7 @@ class PrivateSelection(MechanismSpec):
         positive_integer("repetitions", self.repetitions, minimum=2, maximum=MOST_REPETITIONS)
         if not isinstance(self.session, MechanismSpec) or isinstance(self.session, PrivateSelection):
             raise ArgumentError(f"session must be the parameters of one mechanism, got {self.session!r}")
-        if renyi_of(self.session, ORDERS[:1]) is None:
+        if self.session.rdp(ORDERS[:1]) is None:
             raise ArgumentError(f"session must have a Renyi bound, got {self.session.mechanism}")
 
     @property
@@ -112,7 +111,7 @@ class PrivateSelection(MechanismSpec):
     def rdp(self, orders: Sequence[float] | Floats) -> Floats:
         """Return the Renyi divergence bound of the theorem at each order."""
         order, log_mean = np.asarray(orders, dtype=np.float64), math.log(self.repetitions)
-        run, helping = renyi_of(self.session, order), renyi_of(self.session, ORDERS)
+        run, helping = self.session.rdp(order), self.session.rdp(ORDERS)
         assert run is not None  # __post_init__ saw to it
         assert helping is not None
         added = float(np.min((1 - 1 / ORDERS) * helping + log_mean / ORDERS))

@@ -1,4 +1,9 @@
-"""What the four stability calibrations share: two scales, a threshold, a cutoff, and the delta of the release part."""
+"""The base of the stability mechanisms: a sparse vector with two noise scales, a threshold and a cutoff on refusals.
+
+A query is *split* if its winner differs between neighbouring data sets. Answering one tells them apart outright: that is the
+*failure event*, and `release_delta` bounds its probability. The *test part* of the cost covers everything else a session reveals,
+namely which queries are answered.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import dataclasses
 import functools
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -15,15 +20,15 @@ import numpy as np
 from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer, positive_number
 from teacher_student.privacy import distributions
 from teacher_student.privacy.distributions import ROUNDING, Window, laplace_difference_tail, log_refusal
-from teacher_student.privacy.parameters import Draw, Expectation, LabelSpec, Limit, check_scale
+from teacher_student.privacy.parameters import Draw, Expectation, LabelSpec, Limit, check_scale, smallest_integer
 from teacher_student.privacy.winning import expected_minimum
 
 LARGEST_THRESHOLD = 1 << 40
 LARGEST_CUTOFF = 1_000_000
-"""Larger ones are refused: what they cost could not be summed at ease."""
+"""Largest cutoff whose cost is computed."""
 
 RELEASE_SHARE = 0.1
-"""Share of delta that the release part may use, where the calibration is free to choose."""
+"""Share of delta that calibrations spend on the failure event, where they are free to choose."""
 
 WINDOWS: dict[str, Callable[[Fraction], Window]] = {
     "discrete_gaussian": distributions.discrete_gaussian,
@@ -39,7 +44,7 @@ class ThresholdParameters(LabelSpec):
         threshold_scale: scale of the threshold's noise.
         query_scale: scale of each query's noise.
         threshold: w, a public integer.
-        cutoff: T, refusals that are paid before the session halts (for soft labels the unit budget U).
+        cutoff: T, the number of refusals after which the session halts (for soft labels the unit budget U).
     """
 
     pays_for: ClassVar[str] = "abstentions"
@@ -71,16 +76,16 @@ class ThresholdParameters(LabelSpec):
 
     @classmethod
     def calibrate_soft(cls, *, epsilon: float, delta: float, cutoff: int, num_queries: int | None = None, **options: Any) -> Self:
-        """Return the parameters for soft labels: `cutoff` unstable queries pay two units each."""
+        """Return the parameters for soft labels, where each of `cutoff` unstable queries pays two units."""
         return cls.calibrate(epsilon=epsilon, delta=delta, cutoff=check_cutoff(2 * cutoff), num_queries=num_queries, **options)
 
     @classmethod
     def audit_options(cls, cutoff: int, num_queries: int | None, **options: Any) -> dict[str, Any]:
-        """Return a number of queries, which the printed constants need."""
+        """Add a number of queries, which the printed constants need."""
         return {"num_queries": 20 * cutoff if num_queries is None else num_queries, **options}
 
     def mutants(self) -> dict[str, Self]:
-        """Return one payment more, and wrong scales of either noise."""
+        """Return a session with one more payment, and wrong scales of either noise."""
         wrong = {
             f"{scale}_{by}": self.rescaled(**{scale: by}) for scale in ("threshold_scale", "query_scale") for by in (0.7, 1.3)
         }
@@ -89,28 +94,28 @@ class ThresholdParameters(LabelSpec):
 
     @property
     def limit(self) -> Limit:
-        """Refusals that are paid."""
+        """The refusals after which the session halts."""
         return Limit("cutoff", self.cutoff, "abstention")
 
     @property
     def draws(self) -> tuple[Draw, ...]:
-        """The threshold's noise and each query's."""
+        """The noise of the threshold and of each query."""
         threshold = Draw(self.threshold_noise, self.threshold_scale, "session")
         return threshold, Draw(self.query_noise, self.query_scale, "query")
 
     @property
     def max_asked(self) -> float:
-        """Queries after which the session halts, infinite unless the calibration was made for a number of them."""
+        """Queries after which the session halts; infinite unless the calibration was made for a fixed number."""
         return math.inf
 
     def refusal(self, distance: Integers) -> tuple[Floats, Floats]:
-        """Return P(refused) at each `distance` (n,) given each value of the threshold's noise, (n, values), and P(value)."""
+        """Return P(refused | threshold noise) as (n, values) for each `distance` (n,), and the probability of each value."""
         support, mass = thinned_noise(self.threshold_noise, self.threshold_scale)
         short = distance[:, np.newaxis] - self.threshold - support
         return np.exp(log_refusal(self.query_noise, short, self.query_scale)), mass
 
     def first_answer(self, counts: Floats, times: Floats | None = None) -> Floats:
-        """Return P(answered) for the plurality of each row, and 0 for all others."""
+        """Return P(answered) for the plurality of each row, and 0 for the other classes."""
         distance, plurality = distance_of(counts, times)
         refused, mass = self.refusal(distance)
         found = np.zeros(counts.shape)
@@ -118,9 +123,9 @@ class ThresholdParameters(LabelSpec):
         return found
 
     def expected_labels(self, counts: Floats, weights: Floats, num_queries: int, times: Floats | None = None) -> Expectation:
-        """Return the labels until the cutoff is spent; an answer is always the plurality's.
+        """Return the labels expected until the cutoff is spent; an answer is always the plurality.
 
-        One threshold: the expectation over it. Redrawn thresholds: as if every query had its own, with the mean refusal.
+        The expectation is over the fixed threshold. Resampled thresholds are treated as fresh for every query.
         """
         distance, plurality = distance_of(counts, times)
         levels, place = np.unique(distance, return_inverse=True)
@@ -137,38 +142,38 @@ class ThresholdParameters(LabelSpec):
 
     @abstractmethod
     def _test_epsilon(self, delta: float) -> float:
-        """Epsilon of the test part (who is answered) at its own delta."""
+        """Return the epsilon of the test part at `delta`."""
 
     @abstractmethod
     def _test_delta(self, epsilon: float) -> float:
-        """Delta of the test part at `epsilon`."""
+        """Return the delta of the test part at `epsilon`."""
 
     def epsilon(self, delta: float) -> float:
-        """Return the epsilon certified at `delta`: what the release part leaves of delta goes to the test part."""
+        """Return the epsilon certified at `delta`: the test part gets the delta that the failure event leaves."""
         left = positive_number("delta", delta) - self.release_delta
         if left <= 0:
             return math.inf
         return self._test_epsilon(left) if left < 1 else 0.0
 
     def delta(self, epsilon: float) -> float:
-        """Return the delta certified at `epsilon`: test part plus release part."""
+        """Return the delta certified at `epsilon`: that of the test part plus the failure event's probability."""
         if epsilon != 0:
             positive_number("epsilon", epsilon)
         return min(1.0, self._test_delta(epsilon) + self.release_delta)
 
     @property
     def release_delta(self) -> float:
-        """P(a query whose winner differs between neighbours is answered); its distance is 0 on both sides."""
-        return self._redrawn_release_delta() if self.redraw else self._fixed_release_delta()
+        """Bound on P(some split query is answered); the distance of a split query is 0 on both sides."""
+        return self._resampled_release_delta() if self.redraw else self._fixed_release_delta()
 
     def _fixed_release_delta(self) -> float:
-        """E_rho[1 - p(-w - rho)^T]: given rho each of at most T split queries is refused with probability p (line 5)."""
+        """E_rho[1 - p(-w - rho)^T]: given rho, each of at most T split queries is refused with probability p (line 5)."""
         window = WINDOWS[self.threshold_noise](self.threshold_scale)
         fails = -np.expm1(self.cutoff * self._log_split_refusal(window))
         return min(1.0, float(window.mass @ fails) * (1 + ROUNDING) + window.outside)
 
-    def _redrawn_release_delta(self) -> float:
-        """Return T tau, tau = P(nu - rho >= w + 1): in each of T runs only the first split query can fail.
+    def _resampled_release_delta(self) -> float:
+        """Return T tau with tau = P(nu - rho >= w + 1): in each of T runs only the first split query can fail.
 
         See docs/privacy.md, "Calibration redraw".
         """
@@ -180,28 +185,25 @@ class ThresholdParameters(LabelSpec):
         return min(1.0, self.cutoff * tau)
 
     def _log_split_refusal(self, window: Window) -> Floats:
-        """Return ln p(-w - rho) for each rho of the window, less the last digits that its two terms may have lost."""
+        """Return ln p(-w - rho) for each rho of the window, lowered by the digits that its two terms may have lost."""
         y = -self.threshold - window.support
         return log_refusal(self.query_noise, y, self.query_scale) - 1e-15 * np.maximum(y, 0) / float(self.query_scale)
 
     def smallest_threshold(self, delta: float) -> int:
-        """Return the smallest threshold at which the release part costs at most `delta`, all else as here."""
+        """Return the smallest threshold whose failure event has probability at most `delta`, all else being equal."""
 
-        def costs(threshold: int) -> float:
+        def fails(threshold: int) -> float:
             return dataclasses.replace(self, threshold=threshold).release_delta
 
-        high = 1
-        while costs(high) > delta:
-            if 2 * high > LARGEST_THRESHOLD:
-                raise ArgumentError(
-                    f"delta must leave the release part at least {costs(high):.3g}, got {delta:.3g}; take a delta above 1e-25"
-                )
-            high *= 2
-        low = 0 if high == 1 else high // 2
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if costs(middle) <= delta else (middle + 1, high)
-        return low
+        if fails(0) <= delta:
+            return 0
+        found = smallest_integer(lambda threshold: fails(threshold) <= delta, LARGEST_THRESHOLD)
+        if found is None:
+            least = fails(LARGEST_THRESHOLD)
+            raise ArgumentError(
+                f"delta must leave the failure event at least {least:.3g}, got {delta:.3g}; take a delta above 1e-25"
+            )
+        return found
 
 
 def distance_of(counts: Floats, times: Floats | None) -> tuple[Integers, Integers]:
@@ -218,7 +220,7 @@ def distance_of(counts: Floats, times: Floats | None) -> tuple[Integers, Integer
 
 @functools.lru_cache(maxsize=64)
 def thinned_noise(law: str, scale: Fraction) -> tuple[Integers, Floats]:
-    """Return the threshold's noise, thinned to at most some thousand values: expectations need no more."""
+    """Return the threshold's noise, thinned to a few thousand values: enough for an expectation."""
     window = WINDOWS[law](scale)
     stride = max(1, len(window.support) // 2000)
     support, mass = window.support[stride // 2 :: stride], np.add.reduceat(window.mass, np.arange(0, len(window.mass), stride))
@@ -236,9 +238,3 @@ def check_cutoff(value: object) -> int:
     if cutoff > LARGEST_CUTOFF:
         raise ArgumentError(f"cutoff must be at most {LARGEST_CUTOFF}, got {cutoff}")
     return cutoff
-
-
-def refuse_options(options: Mapping[str, Any], mechanism: str, *known: str) -> None:
-    """Refuse options that a mechanism's calibration does not have."""
-    for name in options:
-        raise ArgumentError(f"{name} is no option of {mechanism}; it has {', '.join(known) or 'none'}")

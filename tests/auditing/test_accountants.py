@@ -13,7 +13,7 @@ from teacher_student.auditing.laws import discrete_gaussian, discrete_laplace
 from teacher_student.auditing.outcomes import Outcomes, compose
 from teacher_student.privacy import Stability, StabilityRedraw
 from teacher_student.privacy.gaussian import discrete_gaussian_mu, gaussian_delta
-from teacher_student.privacy.redrawn import optimal_delta
+from teacher_student.privacy.svt_resampled_threshold import optimal_delta
 
 
 def _shifted(law, by=1):

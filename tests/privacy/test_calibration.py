@@ -66,7 +66,7 @@ def test_a_mechanism_gives_the_cost_of_any_order_and_any_delta():
         ({"delta": 0}, "delta must lie strictly between 0 and 1, got 0"),
         ({"delta": 1}, "delta must lie strictly between 0 and 1, got 1"),
         ({"delta": 1e-320}, "delta must be at least 1e-303"),
-        ({"delta": 1e-302}, "delta must leave the release part at least 1e-30"),
+        ({"delta": 1e-302}, "delta must leave the failure event at least 1e-30"),
         ({"cutoff": 0}, "cutoff must be a positive integer, got 0"),
         ({"cutoff": None}, "cutoff must be a positive integer, got None"),
         ({"cutoff": 2.0}, "cutoff must be a positive integer, got 2.0"),

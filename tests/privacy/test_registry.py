@@ -15,7 +15,8 @@ from teacher_student.auditing.noisy_max import NoisyMaxLaw
 from teacher_student.mechanisms import build_mechanism
 from teacher_student.planning.report import plan
 from teacher_student.privacy import MECHANISMS, GNMax, LabelSpec, PrivateSelection, calibrate, registry
-from teacher_student.privacy.noisy_max import NoisyMaxParameters, OneScaleMax, PureCost
+from teacher_student.privacy.noisy_max import NoisyMaxParameters, OneScaleMax
+from teacher_student.privacy.paid_answers import PureCost
 from teacher_student.privacy.parameters import Draw
 
 

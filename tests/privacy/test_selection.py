@@ -14,9 +14,8 @@ from scipy import special
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.privacy import Certificate, Exponential, GNMax, PrivateSelection, calibrate, calibrate_selection
-from teacher_student.privacy.accountant import renyi_of
 from teacher_student.privacy.calibration import parameters_from_dict
-from teacher_student.privacy.kappa import ORDERS
+from teacher_student.privacy.rdp import ORDERS
 
 SESSIONS = [
     calibrate("stability", epsilon=0.5, delta=1e-6, cutoff=20),
@@ -30,7 +29,7 @@ SESSIONS = [
 def test_the_bound_is_that_of_dp_accounting(session, repetitions):
     """Theirs is made monotone in the order afterwards, which is valid, and finds gamma by bisection."""
     ours = PrivateSelection(session=session, repetitions=repetitions).rdp(ORDERS)
-    theirs = _compute_rdp_repeat_and_select(ORDERS.tolist(), renyi_of(session, ORDERS).tolist(), repetitions, 1)
+    theirs = _compute_rdp_repeat_and_select(ORDERS.tolist(), session.rdp(ORDERS).tolist(), repetitions, 1)
     assert np.allclose(np.minimum.accumulate(ours[::-1])[::-1], theirs, rtol=1e-6)
 
 

@@ -11,7 +11,7 @@ import pytest
 from teacher_student.arguments import ArgumentError
 from teacher_student.privacy import StabilityPaper, StabilityRedraw, calibrate, calibrate_soft
 from teacher_student.privacy.pure import pure_delta
-from teacher_student.privacy.redrawn import optimal_delta
+from teacher_student.privacy.svt_resampled_threshold import optimal_delta
 
 
 @pytest.mark.parametrize("runs", [1, 2, 5, 9])

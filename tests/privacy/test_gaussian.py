@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from teacher_student.privacy.gaussian import compose_mu, discrete_gaussian_mu, gaussian_delta, gaussian_epsilon, gaussian_mu
+from teacher_student.privacy.gaussian import discrete_gaussian_mu, gaussian_delta, gaussian_epsilon, gaussian_mu, mu_from_squares
 
 SCALES = [Fraction(1, 4), Fraction(1, 2), Fraction(200, 256), Fraction(1), Fraction(2), Fraction(5), Fraction(30)]
 
@@ -62,7 +62,7 @@ def test_no_smaller_mu_will_do(scale: Fraction) -> None:
 
 @pytest.mark.parametrize(("scale", "count"), [(1, 1), (1, 6), (2, 4), (4, 20)])
 def test_composed_discrete_gaussians_cost_what_mu_says(scale: int, count: int) -> None:
-    mu = compose_mu(count * discrete_gaussian_mu(Fraction(scale)) ** 2)
+    mu = mu_from_squares(count * discrete_gaussian_mu(Fraction(scale)) ** 2)
     for epsilon in np.linspace(0, 4 * mu, 33):
         exact = exact_delta([(scale, count)], float(epsilon))
         assert exact <= gaussian_delta(mu, float(epsilon)) * (1 + 1e-9) + 1e-15
@@ -76,7 +76,7 @@ def test_composed_with_the_continuous_mu_some_delta_is_claimed_too_small() -> No
 
 def test_two_scales_together() -> None:
     """Confident-GNMax's shape: three tests at one scale, two answers (four counts) at another."""
-    mu = compose_mu(3 * discrete_gaussian_mu(Fraction(2)) ** 2, 4 * discrete_gaussian_mu(Fraction(3)) ** 2)
+    mu = mu_from_squares(3 * discrete_gaussian_mu(Fraction(2)) ** 2, 4 * discrete_gaussian_mu(Fraction(3)) ** 2)
     for epsilon in (0.0, 0.5, 1.5, 3.0):
         exact = exact_delta([(2, 3), (3, 4)], epsilon)
         assert 0.9 * gaussian_delta(mu, epsilon) <= exact <= gaussian_delta(mu, epsilon)

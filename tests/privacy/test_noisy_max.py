@@ -14,7 +14,7 @@ import pytest
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.privacy import ConfidentGNMax, Exponential, GNMax, LNMax, calibrate, parameters_from_dict
-from teacher_student.privacy.noisy_max import least_scale
+from teacher_student.privacy.paid_answers import least_scale
 
 SIZES = {"num_queries": 40}
 NAMES = ("gnmax", "confident_gnmax", "lnmax", "exponential")

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -27,9 +26,7 @@ import numpy as np
 
 from teacher_student.arguments import Floats, Integers
 from teacher_student.privacy.distributions import log_answer, log_refusal, log_refusal_ratio
-
-ORDERS: Floats = 1 + np.geomspace(0.01, 20_000, 200)
-"""Orders that every conversion minimises over. Any set is valid; this one is within 0.1 % of the best."""
+from teacher_student.privacy.rdp import ORDERS
 
 _REACH = 45
 """Scales above 0 where the last interval, which has no end, begins: there q < 1e-17."""
@@ -112,36 +109,3 @@ def log_price(a: Floats, log_ratio: Floats, log_q: Floats) -> Floats:
 def kappa_limit(orders: Floats, b: float) -> Floats:
     """Return the limit of K at y to infinity, 2a/b - ln(a e^(2/b) - a + 1): there p and q vanish and r is e^(2/b)."""
     return 2 * orders / b - np.log1p(orders * math.expm1(2 / b))
-
-
-def to_epsilon(rdp: Callable[[Floats], Floats], delta: float) -> float:
-    """Return the epsilon of a Renyi bound (Canonne, Kamath, Steinke 2020, proposition 12), at least 0.
-
-    Args:
-        rdp: the bound at given orders.
-        delta: above 0.
-    """
-
-    def epsilons(orders: Floats) -> Floats:
-        return np.asarray(rdp(orders) + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1))
-
-    found = _smallest(epsilons)
-    return math.inf if math.isnan(found) else max(0.0, found)
-
-
-def to_delta(rdp: Callable[[Floats], Floats], epsilon: float) -> float:
-    """Return the delta of a Renyi bound at `epsilon`: the same conversion, solved for delta."""
-    asked = min(epsilon, 1e300)  # so that its product with an order is a double; a smaller epsilon has the larger delta
-
-    def logs(orders: Floats) -> Floats:
-        return np.asarray((orders - 1) * (rdp(orders) + np.log1p(-1 / orders) - asked) - np.log(orders))
-
-    found = _smallest(logs)
-    return 1.0 if math.isnan(found) else math.exp(min(0.0, found))
-
-
-def _smallest(values: Callable[[Floats], Floats]) -> float:
-    """Return the smallest value over every eighth order, then over all orders around it. The bound holds at any order."""
-    coarse = values(ORDERS[::8])
-    best = 8 * int(coarse.argmin())
-    return float(min(coarse.min(), values(ORDERS[max(0, best - 7) : best + 8]).min()))

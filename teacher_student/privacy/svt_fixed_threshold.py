@@ -20,17 +20,18 @@ from scipy.optimize import brentq
 
 from teacher_student.arguments import ArgumentError, Floats, positive_number
 from teacher_student.privacy.distributions import LARGEST_SUMMED
-from teacher_student.privacy.kappa import kappa, to_delta, to_epsilon
-from teacher_student.privacy.parameters import round_up, smallest_scale
+from teacher_student.privacy.parameters import refuse_options, round_up, smallest_scale
+from teacher_student.privacy.rdp import to_delta, to_epsilon
 from teacher_student.privacy.registry import register
-from teacher_student.privacy.threshold import RELEASE_SHARE, ThresholdParameters, refuse_options
+from teacher_student.privacy.svt_rdp import kappa
+from teacher_student.privacy.threshold import RELEASE_SHARE, ThresholdParameters
 
 RATIO = 1.8
 """Default ratio of the threshold's noise scale to the smallest scale that would be valid if it had all of epsilon."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OneThreshold(ThresholdParameters):
+class FixedThreshold(ThresholdParameters):
     """One discrete Gaussian threshold; subclasses set the law of the query noise."""
 
     threshold_noise: ClassVar[str] = "discrete_gaussian"
@@ -87,7 +88,7 @@ class OneThreshold(ThresholdParameters):
 
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Stability(OneThreshold):
+class Stability(FixedThreshold):
     """One threshold, one-sided query noise: minus the sum of two geometrics. The default."""
 
     mechanism: ClassVar[str] = "stability"
@@ -96,7 +97,7 @@ class Stability(OneThreshold):
 
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StabilityLaplace(OneThreshold):
+class StabilityLaplace(FixedThreshold):
     """One threshold, two-sided query noise; for comparison."""
 
     mechanism: ClassVar[str] = "stability_laplace"

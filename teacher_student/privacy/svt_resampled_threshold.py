@@ -22,13 +22,13 @@ from scipy.special import expit, gammaln, logsumexp
 
 from teacher_student.arguments import ArgumentError, positive_integer
 from teacher_student.privacy.distributions import LARGEST_SUMMED
-from teacher_student.privacy.parameters import round_up, smallest_scale
+from teacher_student.privacy.parameters import refuse_options, round_up, smallest_scale
 from teacher_student.privacy.registry import register
-from teacher_student.privacy.threshold import RELEASE_SHARE, ThresholdParameters, refuse_options
+from teacher_student.privacy.threshold import RELEASE_SHARE, ThresholdParameters
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RedrawnThreshold(ThresholdParameters):
+class ResampledThreshold(ThresholdParameters):
     """T runs of a pure mechanism."""
 
     threshold_noise: ClassVar[str] = "discrete_laplace"
@@ -68,7 +68,7 @@ class RedrawnThreshold(ThresholdParameters):
 
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StabilityRedraw(RedrawnThreshold):
+class StabilityRedraw(ResampledThreshold):
     """The printed loop, its T runs composed optimally."""
 
     mechanism: ClassVar[str] = "stability_redraw"
@@ -90,7 +90,7 @@ class StabilityRedraw(RedrawnThreshold):
 
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StabilityPaper(RedrawnThreshold):
+class StabilityPaper(ResampledThreshold):
     """The printed calibration with the fewest corrections that make its theorem true.
 
     Attributes:
