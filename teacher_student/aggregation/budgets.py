@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Sequence
 
 from teacher_student.aggregation.entries import LedgerEntry, read_entries
-from teacher_student.arguments import ArgumentError, choice
-from teacher_student.privacy import NEIGHBOURS, Filter, Parameters, make_filter
+from teacher_student.arguments import ArgumentError
+from teacher_student.privacy import Filter, Parameters, check_relation, make_filter
 
 
 def check_dataset(dataset: object) -> str:
@@ -31,7 +31,7 @@ def check_budget(dataset: str, epsilon: float | None, delta: float | None, filte
 
 def check_entry(entry: LedgerEntry) -> None:
     """Refuse an unknown relation, or a claim below what the parameters cost."""
-    choice("neighbours", entry.neighbours, NEIGHBOURS)
+    check_relation(entry.neighbours, entry.parameters)
     check_claim(entry.parameters, entry.epsilon, entry.delta)
 
 

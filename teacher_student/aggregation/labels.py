@@ -31,7 +31,8 @@ class LabelSession(Session[Release]):
         state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
         num_queries: most queries ever asked; some calibrations need it and answer no more than that.
         num_teachers: how many vote, a public number. Must be given; it holds for all calls and restarts.
-        options: further options of the calibration, such as threshold_ratio.
+        options: further options of the calibration, such as threshold_ratio. vote_change="withdrawn" says that every teacher is
+            itself what is protected: one record, or one owner.
 
     >>> session = LabelSession(num_classes=2, epsilon=1.0, delta=1e-5, cutoff=50, num_teachers=4000)
     >>> session.answer(counts=[[4000, 0], [0, 4000]])
@@ -117,7 +118,8 @@ def label(  # noqa: D417 - what every session takes is documented once
             as teachers a transposed table passes; see to the order of its axes yourself.
         state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
         population: public order of magnitude of the number of records; a delta above 1 / population is warned of.
-        options: further options of the calibration, such as threshold_ratio.
+        options: further options of the calibration, such as threshold_ratio. vote_change="withdrawn" says that every teacher is
+            itself what is protected: one record, or one owner.
 
     Returns:
         labels, shape (num_queries,), and their certificate.

@@ -24,7 +24,7 @@ from teacher_student.aggregation.store import Entry, Store
 from teacher_student.arguments import ArgumentError, Integers, choice
 from teacher_student.mechanisms.interface import State
 from teacher_student.mechanisms.noise import Noise, SystemNoise
-from teacher_student.privacy import HYPERPARAMETERS, NEIGHBOURS, Certificate, MechanismSpec
+from teacher_student.privacy import HYPERPARAMETERS, Certificate, MechanismSpec, check_relation
 from teacher_student.version import __version__
 
 NOT_COVERED = ("hyper-parameters tuned on the private data", "the evaluation set, where it is private")
@@ -42,7 +42,8 @@ class SessionOptions:
             arguments, the session continues: with the same noisy threshold, what is left of its budget, and the same answers to
             queries that were named.
         noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
-        neighbours: the relation that the teachers were trained under: add_remove, replace_one or label_only.
+        neighbours: the relation that the teachers were trained under: add_remove, replace_one or label_only; zero_out for
+            teachers that are owners, one of which may withdraw all its votes.
         account: the private data's account in a ledger (`Ledger.account`). The session's whole cost is entered before any noise
             is drawn, or on reopening if it was not entered before; a cost that exceeds the budget is refused. Give the account
             every time: it also notices a state that was rolled back.
@@ -96,7 +97,8 @@ class Session(Generic[Kind]):
         self._epsilon, self._delta = float(epsilon), float(delta)
         self._classes = statistic.num_classes if "class" in kind.codec.columns else None  # rows of the mechanism for each query
         self._noise = check_noise(options.noise)
-        self._neighbours = choice("neighbours", options.neighbours, NEIGHBOURS)
+        check_relation(options.neighbours, spec)
+        self._neighbours = options.neighbours
         self._account = check_account(options.account, self._noise)
         self._hyperparameters = choice("hyperparameters", options.hyperparameters, HYPERPARAMETERS)
         claim = {"epsilon": self._epsilon, "delta": self._delta, "neighbours": self._neighbours}

@@ -24,7 +24,7 @@ Deviations from the paper:
 - Line 2 reads `c < T`, not `c <= T`.
 - Line 4 redraws the threshold under `stability_paper` and `stability_redraw` only. The default, `stability`, draws it once for
   the whole session, and so does `stability_laplace`; the parameters own the cost of each.
-- The distance is halved and the noise is integer (see `stability`, `noise`).
+- The distance is halved, unless votes are only added or withdrawn, and the noise is integer (see `stability`, `noise`).
 - Lemma stabP4 unites the failures of split queries as if each had a fresh threshold; those that survive bias it. The calibrations
   account for that (see `teacher_student.privacy`), not this loop.
 
@@ -80,7 +80,7 @@ class OnlineRelease:
         for rows in _blocks(int(min(len(counts), self.parameters.max_asked - state.asked))):
             if self.halted(state):
                 break
-            winner, distance = plurality(counts[rows])
+            winner, distance = plurality(counts[rows], self.parameters.moved_counts)
             outcomes, state = sparse_vector.sparse_vector_in_bulk(distance, self.parameters, state, noise)
             labels[rows] = np.where(outcomes == sparse_vector.ABOVE, winner, outcomes)
         return labels, state
@@ -90,7 +90,7 @@ class OnlineRelease:
         labels = np.full(len(counts), HALTED, dtype=np.int64)
         threshold, paid, asked = state.noisy_threshold, state.paid, 0
         assert threshold is not None
-        for query, (winner, distance) in enumerate(zip(*plurality(counts), strict=True)):
+        for query, (winner, distance) in enumerate(zip(*plurality(counts, self.parameters.moved_counts), strict=True)):
             if not (paid < self.parameters.cutoff and state.asked + asked < self.parameters.max_asked):  # line 2
                 break
             nu = int(sparse_vector.query_noise(self.parameters, 1, noise)[0])

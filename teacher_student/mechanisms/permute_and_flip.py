@@ -45,7 +45,7 @@ class PermuteAndFlip(PureCost, OneScaleMax):
     @property
     def pure_parts(self) -> tuple[float, int]:
         """Loss and number of the answers."""
-        return 2 / float(self.scale), self.max_answers
+        return self.moved_counts / float(self.scale), self.max_answers
 
     @property
     def draws(self) -> tuple[Draw, ...]:

@@ -74,6 +74,7 @@ from teacher_student.mechanisms.noise import Noise
 from teacher_student.mechanisms.soft_histogram import split
 from teacher_student.mechanisms.stability import plurality, stable_answer
 from teacher_student.privacy import ThresholdParameters
+from teacher_student.privacy.parameters import REPLACED
 
 _FIRST_STEP = 64
 _FIRST_BLOCK, _BLOCK = 1 << 10, 1 << 16
@@ -88,6 +89,10 @@ class SoftLabelRelease:
     """
 
     parameters: ThresholdParameters
+
+    def __post_init__(self) -> None:
+        if self.parameters.vote_change != REPLACED:
+            raise ArgumentError(f"vote_change must be {REPLACED} for soft labels, got {self.parameters.vote_change!r}")
 
     def start(self, noise: Noise) -> State:
         """Return the state before the first query, the shared noisy threshold drawn."""

@@ -17,10 +17,12 @@ The box, in our words:
 | bottom | ABSTAIN |
 
 Deviations from the paper:
-- The printed distance of a vote, max(0, gap - 1), has sensitivity 2: one changed vote moves the gap (top minus runner-up) by up
-  to 2. It also breaks the lemma that a split query (winners differ between neighbours) has distance 0 on both: votes 0,0,1,1 and
-  1,0,1,1 have winners 0 and 1 and printed distances 0 and 1. Here distance = max(0, ceil(gap / 2) - 1): an integer of sensitivity
-  1, and 0 on both sides of every split query, for every tie order.
+- The printed distance of a vote, max(0, gap - 1), has sensitivity 2 where a neighbour may turn a vote into another: the gap (top
+  minus runner-up) then moves by up to 2. It also breaks the lemma that a split query (winners differ between neighbours) has
+  distance 0 on both: votes 0,0,1,1 and 1,0,1,1 have winners 0 and 1 and printed distances 0 and 1. Here distance =
+  max(0, ceil(gap / 2) - 1): an integer of sensitivity 1, and 0 on both sides of every split query, for every tie order.
+- Where a neighbour only casts or withdraws a vote, the gap moves by at most 1. The printed distance then has both properties and
+  is used (docs/privacy.md, "Votes that are only added or withdrawn").
 - Noise is integer (see `noise`), and so the comparison is exact.
 """
 
@@ -46,15 +48,16 @@ def stable_answer(winner: int, distance: int, *, noisy_threshold: int, query_noi
     return winner if noisy_distance > noisy_threshold else ABSTAIN  # line 2
 
 
-def distance_to_instability(counts: object) -> tuple[Integers, Integers]:
+def distance_to_instability(counts: object, moved: int = 2) -> tuple[Integers, Integers]:
     """Return each query's plurality class and its distance to instability.
 
-    The distance is max(0, ceil(gap / 2) - 1), gap = top minus runner-up; the runner-up of a single class counts 0; ties go to the
-    lowest label. One changed, added or removed vote moves it by at most 1 (sensitivity 1); if it changes the winner, the distance
-    is 0 before and after.
+    The distance is max(0, ceil(gap / moved) - 1), gap = top minus runner-up; the runner-up of a single class counts 0; ties go to
+    the lowest label. A neighbour moves it by at most 1 (sensitivity 1); if it changes the winner, the distance is 0 before and
+    after.
 
     Args:
         counts: votes per class, shape (num_queries, num_classes), any integer type, none negative.
+        moved: counts of a query that a neighbour moves by one: 2, one up and one down; 1 where votes are only added or withdrawn.
 
     Returns:
         winner and distance, both int64 of shape (num_queries,).
@@ -65,27 +68,27 @@ def distance_to_instability(counts: object) -> tuple[Integers, Integers]:
     >>> distance_to_instability([[9, 2, 0], [2, 2, 0], [0, 0, 0]])
     (array([0, 0, 0]), array([3, 0, 0]))
     """
-    return plurality(vote_counts("counts", counts))
+    return plurality(vote_counts("counts", counts), moved)
 
 
-def plurality(counts: npt.NDArray[np.integer]) -> tuple[Integers, Integers]:
+def plurality(counts: npt.NDArray[np.integer], moved: int = 2) -> tuple[Integers, Integers]:
     """Do the work of `distance_to_instability` on checked counts, block by block, in the counts' own integer type."""
     winner = np.empty(len(counts), dtype=np.int64)
     distance = np.empty(len(counts), dtype=np.int64)
     for start in range(0, len(counts), _BLOCK):
         rows = slice(start, start + _BLOCK)
         winner[rows], gap = _winner_and_gap(np.ascontiguousarray(counts[rows].T))
-        distance[rows] = halved(gap)
+        distance[rows] = distance_of_gap(gap, moved)
     return winner, distance
 
 
-def halved(gap: npt.NDArray[np.integer]) -> Integers:
-    """Return max(0, ceil(gap / 2) - 1) as int64.
+def distance_of_gap(gap: npt.NDArray[np.integer], moved: int = 2) -> Integers:
+    """Return max(0, ceil(gap / moved) - 1) as int64.
 
-    >>> halved(np.arange(8))
-    array([0, 0, 0, 1, 1, 2, 2, 3])
+    >>> distance_of_gap(np.arange(8)), distance_of_gap(np.arange(4), 1)
+    (array([0, 0, 0, 1, 1, 2, 2, 3]), array([0, 0, 1, 2]))
     """
-    distance: Integers = np.maximum((gap.astype(np.int64) - 1) >> 1, 0)
+    distance: Integers = np.maximum((gap.astype(np.int64) - 1) // moved, 0)
     return distance
 
 

@@ -14,10 +14,7 @@ from typing import Any, Self
 
 from teacher_student.arguments import ArgumentError, choice, file_path, positive_integer, positive_number, probability
 from teacher_student.privacy.calibration import parameters_from_dict
-from teacher_student.privacy.parameters import MechanismSpec
-
-NEIGHBOURS = ("add_remove", "replace_one", "label_only")
-"""Neighbouring relations. One record, one teacher, one vote per query: under each of them one vote of a query may change."""
+from teacher_student.privacy.parameters import NEIGHBOURS, MechanismSpec, check_relation
 
 HYPERPARAMETERS = ("fixed", "public_surrogate")
 """How hyper-parameters were chosen: before anything was known of the data, or on public data that stands in for it. The choice
@@ -82,6 +79,7 @@ class Certificate:
             raise ArgumentError(f"private must be true or false, got {self.private!r}")
         if not isinstance(self.parameters, MechanismSpec):
             raise ArgumentError(f"parameters must be those of a mechanism, got {self.parameters!r}")
+        check_relation(self.neighbours, self.parameters)
         for name in ("used", "versions", "files"):
             if not isinstance(facts := getattr(self, name), Mapping):
                 raise ArgumentError(f"{name} must be facts by name, got {facts!r}")

@@ -42,7 +42,7 @@ from teacher_student.privacy.paid_answers import (
     check_answers,
     least_scale,
 )
-from teacher_student.privacy.parameters import Draw, Expectation, LabelSpec, refuse_options
+from teacher_student.privacy.parameters import REPLACED, WITHDRAWN, Draw, Expectation, LabelSpec, refuse_options
 from teacher_student.privacy.pure import bounded_range_rdp
 from teacher_student.privacy.rdp import to_delta, to_epsilon
 from teacher_student.privacy.registry import register
@@ -63,6 +63,7 @@ class NoisyMaxParameters(PaidAnswers, LabelSpec):
     """A mechanism that draws a class for every answered query from the votes of that query alone."""
 
     ratios: ClassVar[tuple[float, ...]] = ()
+    vote_changes: ClassVar[tuple[str, ...]] = (REPLACED, WITHDRAWN)
 
     @property
     def vote_scale(self) -> float:
@@ -146,8 +147,8 @@ class GNMax(GaussianCost, OneScaleMax):
 
     @property
     def mu(self) -> float:
-        """Each answer moves two of the noisy counts by one."""
-        return mu_from_squares(2 * self.max_answers * discrete_gaussian_mu(self.scale) ** 2)
+        """Each answer moves two of the noisy counts by one, or one where votes are only added or withdrawn."""
+        return mu_from_squares(self.moved_counts * self.max_answers * discrete_gaussian_mu(self.scale) ** 2)
 
 
 @register
@@ -211,9 +212,9 @@ class ConfidentGNMax(GaussianCost, NoisyMaxParameters):
 
     @property
     def mu(self) -> float:
-        """One unit-sensitivity Gaussian for each query asked, two for each answer."""
+        """One unit-sensitivity Gaussian for each query asked, and one for each count that moves in an answer."""
         tests = self.num_queries * discrete_gaussian_mu(self.threshold_scale) ** 2
-        return mu_from_squares(tests, 2 * self.max_answers * discrete_gaussian_mu(self.query_scale) ** 2)
+        return mu_from_squares(tests, self.moved_counts * self.max_answers * discrete_gaussian_mu(self.query_scale) ** 2)
 
     @classmethod
     def calibrate(
@@ -227,6 +228,7 @@ class ConfidentGNMax(GaussianCost, NoisyMaxParameters):
         threshold: int | None = None,
         num_teachers: int | None = None,
         test_share: float = TEST_SHARE,
+        vote_change: str = REPLACED,
         **options: Any,
     ) -> Self:
         """Return the least scales that ask `num_queries` and answer at most `max_answers` within `epsilon`.
@@ -240,10 +242,11 @@ class ConfidentGNMax(GaussianCost, NoisyMaxParameters):
             threshold: votes that the noisy largest count must reach; by default three quarters of `num_teachers`.
             num_teachers: only for that default.
             test_share: share of mu^2 for the tests.
+            vote_change: see `VoteSpec`.
             options: none.
         """
         del cutoff
-        refuse_options(options, cls.mechanism, "max_answers", "threshold", "num_teachers", "test_share")
+        refuse_options(options, cls.mechanism, "max_answers", "threshold", "num_teachers", "test_share", "vote_change")
         answers = check_answers(cls.mechanism, max_answers, num_queries)
         asked = answers if num_queries is None else positive_integer("num_queries", num_queries, maximum=LARGEST_QUERIES)
         if threshold is None:
@@ -251,13 +254,19 @@ class ConfidentGNMax(GaussianCost, NoisyMaxParameters):
                 raise ArgumentError("threshold must be given for confident_gnmax (votes wanted behind a class), got None")
             threshold = math.ceil(THRESHOLD_SHARE * positive_integer("num_teachers", num_teachers))
         share, mu = probability("test_share", test_share), gaussian_mu(epsilon, delta) * (1 - MARGIN)
-        test_mu, answer_mu = mu * math.sqrt(share / asked), mu * math.sqrt((1 - share) / (2 * answers))
-        return cls(
+        draft = cls(
             threshold=threshold,
-            threshold_scale=least_scale(lambda scale: discrete_gaussian_mu(scale) <= test_mu),
-            query_scale=least_scale(lambda scale: discrete_gaussian_mu(scale) <= answer_mu),
+            threshold_scale=Fraction(1),
+            query_scale=Fraction(1),
             num_queries=asked,
             max_answers=answers,
+            vote_change=vote_change,
+        )
+        test_mu, answer_mu = mu * math.sqrt(share / asked), mu * math.sqrt((1 - share) / (draft.moved_counts * answers))
+        return dataclasses.replace(
+            draft,
+            threshold_scale=least_scale(lambda scale: discrete_gaussian_mu(scale) <= test_mu),
+            query_scale=least_scale(lambda scale: discrete_gaussian_mu(scale) <= answer_mu),
         )
 
 
@@ -280,8 +289,8 @@ class LNMax(PureCost, OneScaleMax):
 
     @property
     def pure_parts(self) -> tuple[float, int]:
-        """Each answer moves two noisy counts by one, and discrete Laplace noise turns each move into a loss of +-1/scale."""
-        return 1 / float(self.scale), 2 * self.max_answers
+        """Discrete Laplace noise turns each move of a count by one into a loss of +-1/scale."""
+        return 1 / float(self.scale), self.moved_counts * self.max_answers
 
 
 @register
@@ -308,8 +317,8 @@ class Exponential(OneScaleMax):
 
     @property
     def pure_parts(self) -> tuple[float, int]:
-        """Each answer is (2 / scale)-DP."""
-        return 2 / float(self.scale), self.max_answers
+        """Each answer is (moved counts / scale)-DP."""
+        return self.moved_counts / float(self.scale), self.max_answers
 
     def epsilon(self, delta: float) -> float:
         """Return the epsilon certified at `delta`: from the Renyi divergence, or from basic composition if that is less."""
@@ -322,8 +331,9 @@ class Exponential(OneScaleMax):
         return 0.0 if epsilon >= loss * count else to_delta(self.rdp, epsilon)
 
     def rdp(self, orders: Sequence[float] | Floats) -> Floats:
-        """Return the Renyi divergence of answers whose loss has range 2 / scale.
+        """Return the Renyi divergence of answers whose loss has range (moved counts) / scale.
 
-        Moving one vote changes ln P(class) by between -1/scale and 1/scale, minus a constant that all classes share.
+        ln P(class) changes by the change of its count over scale, minus a constant that all classes share. The changes of the
+        counts lie between -1 and 1 if a vote is replaced, between 0 and 1 if one is added.
         """
         return bounded_range_rdp(*self.pure_parts, orders)

@@ -24,6 +24,9 @@ Roth, Su 2022, theorem 2.14). Sums get independent noise, so a round in which th
 mu^2 = mu1^2 (j_1^2 + j_2^2 + ...) (their corollary 3.3). Rounds that depend on earlier answers compose in the same way, because
 each round's S is fixed before the first. Together mu^2 = 4 squared_norm mu1(scale)^2, whatever the teachers are.
 
+**Votes and scores that are only added or withdrawn.** If every voter is itself protected, nothing replaces what it said: one count
+of an answer moves instead of two, B counts instead of 2 B, and |a|^2 <= squared_norm takes the place of |a - b|^2.
+
 The bound must be enforced on each teacher's vector *before* vectors are summed (`aggregation.scores.add_scores` does), and a
 round must be answered whole or not at all: a vector may have all its length where the answers are
 (`aggregation.scores.ScoreSession`).
@@ -38,7 +41,7 @@ from typing import Any, ClassVar, Self
 from teacher_student.arguments import positive_integer
 from teacher_student.privacy.gaussian import discrete_gaussian_mu, mu_from_squares
 from teacher_student.privacy.paid_answers import LARGEST_QUERIES, GaussianCost, OneScale
-from teacher_student.privacy.parameters import Draw
+from teacher_student.privacy.parameters import REPLACED, WITHDRAWN, Draw, VoteSpec
 from teacher_student.privacy.registry import register
 
 LARGEST_CLASSES = 1_000_000
@@ -51,12 +54,14 @@ LARGEST_SQUARED_NORM = 1 << 53
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NoisySums(GaussianCost, OneScale):
+class NoisySums(GaussianCost, OneScale, VoteSpec):
     """Sums plus discrete Gaussian noise, one for each class of a query.
 
     Attributes:
         num_classes: sums of a query; each gets noise of sigma `scale`.
     """
+
+    vote_changes: ClassVar[tuple[str, ...]] = (REPLACED, WITHDRAWN)
 
     num_classes: int
 
@@ -113,13 +118,14 @@ class NoisyFraction(NoisySums):
     def mutants(self) -> dict[str, Self]:
         """Add the noise of an accountant that pays for the votes before a change but not for those after it: B, not 2 B."""
         capped = {"pays_for_votes_before_only": self.rescaled(scale=0.5**0.5)}
-        return {**super().mutants(), **(capped if self.votes_per_teacher is not None else {})}
+        both = self.votes_per_teacher is not None and self.vote_change == REPLACED
+        return {**super().mutants(), **(capped if both else {})}
 
     @property
     def squared_sensitivity(self) -> int:
-        """Two counts of each answer move by one (one count, if there is only one class), 2 B counts at most."""
-        moved = min(2, self.num_classes) * self.max_answers
-        return moved if self.votes_per_teacher is None else min(moved, 2 * self.votes_per_teacher)
+        """Two counts of each answer move by one, 2 B counts at most; one and B if votes are only added or withdrawn."""
+        moved = min(self.moved_counts, self.num_classes) * self.max_answers
+        return moved if self.votes_per_teacher is None else min(moved, self.moved_counts * self.votes_per_teacher)
 
 
 @register
@@ -149,9 +155,9 @@ class NoisyScores(NoisySums):
     def mutants(self) -> dict[str, Self]:
         """Add the noise of an accountant that takes |a - b|^2 for |a|^2, or for |a|^2 + |b|^2: 1 or 2 norms instead of 4."""
         short = {"pays_for_1_of_4": self.rescaled(scale=0.5), "pays_for_2_of_4": self.rescaled(scale=0.5**0.5)}
-        return {**super().mutants(), **short}
+        return {**super().mutants(), **(short if self.vote_change == REPLACED else {})}
 
     @property
     def squared_sensitivity(self) -> int:
-        """A teacher's scores may turn into their opposite, twice their length away."""
-        return 4 * self.squared_norm
+        """A teacher's scores may turn into their opposite, twice their length away, unless they are only added or withdrawn."""
+        return self.moved_counts**2 * self.squared_norm

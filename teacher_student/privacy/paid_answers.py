@@ -36,6 +36,7 @@ class PaidAnswers(MechanismSpec):
     max_answers: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in self._scales():
             object.__setattr__(self, name, check_scale(name, getattr(self, name)))
         positive_integer("max_answers", self.max_answers, maximum=LARGEST_QUERIES)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from teacher_student.arguments import ArgumentError, Floats
+from teacher_student.arguments import ArgumentError, Floats, choice
 from teacher_student.privacy.pure import pure_rdp
 from teacher_student.privacy.winning import LAWS
 
@@ -118,6 +118,16 @@ UNITS = ("answers", "abstentions", "sessions")
 """What a session may pay for."""
 
 
+NEIGHBOURS = ("add_remove", "replace_one", "label_only", "zero_out")
+"""How D' differs from D: one record more or less; another record in the place of one; another label of one record; one teacher
+abstains from everything, where a teacher is an owner and their number is public (dp_accounting's REPLACE_SPECIAL)."""
+
+WITHDRAWING = ("add_remove", "zero_out")
+"""Relations under which the votes of a voter that is itself protected appear or disappear, and no others change."""
+
+REPLACED, WITHDRAWN = "replaced", "withdrawn"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MechanismSpec(ABC):
     """The public numbers of one calibrated mechanism, and the guarantee that follows from them.
@@ -140,6 +150,9 @@ class MechanismSpec(ABC):
         "soft_labels": (True, False),
     }
     """Class attributes that a registered mechanism must have besides its name, with the values that each may take."""
+
+    def __post_init__(self) -> None:  # noqa: B027 - subclasses add their checks
+        """Check the fields."""
 
     @abstractmethod
     def epsilon(self, delta: float) -> float:
@@ -177,6 +190,11 @@ class MechanismSpec(ABC):
         """Return these parameters with the named scales multiplied by a factor and rounded up to the grid."""
         scales = {name: round_up(getattr(self, name) * Fraction(factor)) for name, factor in factors.items()}
         return dataclasses.replace(self, **scales)
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """Neighbouring relations for which the guarantee holds."""
+        return NEIGHBOURS
 
     @property
     def one_session(self) -> MechanismSpec:
@@ -231,6 +249,15 @@ Parameters = MechanismSpec
 """An older name of the same class."""
 
 
+def check_relation(neighbours: str, spec: MechanismSpec) -> None:
+    """Refuse a neighbouring relation for which the guarantee of `spec` does not hold."""
+    if choice("neighbours", neighbours, NEIGHBOURS) not in spec.relations:
+        raise ArgumentError(
+            f"neighbours must be {' or '.join(spec.relations)} where votes are only added or withdrawn, got {neighbours}; leave "
+            "out vote_change otherwise"
+        )
+
+
 class Expectation(NamedTuple):
     """Expected answers of a session: the total, and (rows, C) labels by row and class (one class of each column)."""
 
@@ -239,7 +266,39 @@ class Expectation(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LabelSpec(MechanismSpec):
+class VoteSpec(MechanismSpec):
+    """A mechanism on what teachers say about queries: votes, or vectors of scores.
+
+    Attributes:
+        vote_changes: values of `vote_change` for which the cost is proved.
+        vote_change: what a neighbour does to a vote. "replaced": it may turn the vote into another one. "withdrawn": it only adds
+            or withdraws the vote, because every voter is itself protected (docs/privacy.md, "Votes that are only added or
+            withdrawn").
+    """
+
+    vote_changes: ClassVar[tuple[str, ...]] = (REPLACED,)
+
+    vote_change: str = REPLACED
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.vote_change not in self.vote_changes:
+            known = " or ".join(self.vote_changes)
+            raise ArgumentError(f"vote_change must be {known} for {self.mechanism}, got {self.vote_change!r}")
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """All relations, or those under which no vote is replaced."""
+        return NEIGHBOURS if self.vote_change == REPLACED else WITHDRAWING
+
+    @property
+    def moved_counts(self) -> int:
+        """Number of counts of a query that a neighbour moves by one: the old vote's and the new vote's, or a single one."""
+        return 2 if self.vote_change == REPLACED else 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelSpec(VoteSpec):
     """A mechanism that answers a query with a class or abstains, as the planner and the student see it.
 
     Attributes:

@@ -73,6 +73,11 @@ class PrivateSelection(MechanismSpec):
             raise ArgumentError(f"session must have a Renyi bound, got {self.session.mechanism}")
 
     @property
+    def relations(self) -> tuple[str, ...]:
+        """Those of its sessions."""
+        return self.session.relations
+
+    @property
     def one_session(self) -> MechanismSpec:
         """The parameters of the session whose labels were released."""
         return self.session

@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 
 from teacher_student.arguments import ArgumentError, Floats, positive_number
 from teacher_student.privacy.distributions import LARGEST_SUMMED
-from teacher_student.privacy.parameters import refuse_options, round_up, smallest_scale
+from teacher_student.privacy.parameters import REPLACED, refuse_options, round_up, smallest_scale
 from teacher_student.privacy.rdp import to_delta, to_epsilon
 from teacher_student.privacy.registry import register
 from teacher_student.privacy.svt_rdp import kappa
@@ -59,6 +59,7 @@ class FixedThreshold(ThresholdParameters):
         cutoff: int,
         num_queries: int | None = None,
         threshold_ratio: float = RATIO,
+        vote_change: str = REPLACED,
         **options: Any,
     ) -> Self:
         """Spend `epsilon` at `delta`: first s, then b, then the smallest w (a larger s raises delta2, so w comes last).
@@ -69,16 +70,17 @@ class FixedThreshold(ThresholdParameters):
             cutoff: T.
             num_queries: not used; any number may be asked.
             threshold_ratio: r > 1, public: s = r times the scale that alone would use all of epsilon.
+            vote_change: see `VoteSpec`.
             options: none.
         """
         del num_queries
-        refuse_options(options, cls.mechanism, "threshold_ratio")
+        refuse_options(options, cls.mechanism, "threshold_ratio", "vote_change")
         if positive_number("threshold_ratio", threshold_ratio) <= 1:
             raise ArgumentError(f"threshold_ratio must be above 1, got {threshold_ratio}; {RATIO} is the default")
         share = (1 - RELEASE_SHARE) * delta
         scale = round_up(threshold_ratio * smallest_gaussian(epsilon, share, LARGEST_SUMMED / threshold_ratio))
 
-        draft = cls(threshold_scale=scale, query_scale=Fraction(1), threshold=0, cutoff=cutoff)
+        draft = cls(threshold_scale=scale, query_scale=Fraction(1), threshold=0, cutoff=cutoff, vote_change=vote_change)
         query_scale = smallest_scale(lambda tried: dataclasses.replace(draft, query_scale=tried)._test_epsilon(share) <= epsilon)
         if query_scale is None:
             raise ArgumentError(f"threshold_ratio must leave epsilon for refusals, got {threshold_ratio}; {RATIO} does")

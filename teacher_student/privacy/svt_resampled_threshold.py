@@ -22,7 +22,7 @@ from scipy.special import expit, gammaln, logsumexp
 
 from teacher_student.arguments import ArgumentError, positive_integer
 from teacher_student.privacy.distributions import LARGEST_SUMMED
-from teacher_student.privacy.parameters import refuse_options, round_up, smallest_scale
+from teacher_student.privacy.parameters import REPLACED, refuse_options, round_up, smallest_scale
 from teacher_student.privacy.registry import register
 from teacher_student.privacy.threshold import RELEASE_SHARE, ThresholdParameters
 
@@ -74,17 +74,26 @@ class StabilityRedraw(ResampledThreshold):
     mechanism: ClassVar[str] = "stability_redraw"
 
     @classmethod
-    def calibrate(cls, *, epsilon: float, delta: float, cutoff: int, num_queries: int | None = None, **options: Any) -> Self:
+    def calibrate(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        cutoff: int,
+        num_queries: int | None = None,
+        vote_change: str = REPLACED,
+        **options: Any,
+    ) -> Self:
         """Return the smallest lambda that optimal composition allows, then the smallest threshold."""
         del num_queries
-        refuse_options(options, cls.mechanism)
+        refuse_options(options, cls.mechanism, "vote_change")
         share = (1 - RELEASE_SHARE) * delta
         scale = smallest_scale(lambda tried: optimal_delta(2 / float(tried), cutoff, epsilon) <= share, LARGEST_SUMMED)
         if scale is None:
             largest = Fraction(LARGEST_SUMMED)
             least = cls(threshold_scale=largest, query_scale=2 * largest, threshold=0, cutoff=cutoff)._test_epsilon(share)
             raise ArgumentError(f"epsilon must be at least {least:.2g} at cutoff {cutoff} and this delta, got {epsilon:g}")
-        draft = cls(threshold_scale=scale, query_scale=2 * scale, threshold=0, cutoff=cutoff)
+        draft = cls(threshold_scale=scale, query_scale=2 * scale, threshold=0, cutoff=cutoff, vote_change=vote_change)
         return dataclasses.replace(draft, threshold=draft.smallest_threshold(RELEASE_SHARE * delta))
 
 
@@ -123,11 +132,21 @@ class StabilityPaper(ResampledThreshold):
         return 1.0 if left <= 0 else math.exp(-(left**2) / (2 * runs * eps0**2))
 
     @classmethod
-    def calibrate(cls, *, epsilon: float, delta: float, cutoff: int, num_queries: int | None = None, **options: Any) -> Self:
+    def calibrate(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        cutoff: int,
+        num_queries: int | None = None,
+        vote_change: str = REPLACED,
+        **options: Any,
+    ) -> Self:
         """Set lambda = sqrt(32 T ln(2/delta)) / epsilon, w = 2 lambda ln(2 m / delta) (algorithm 3, line 1)."""
-        refuse_options(options, cls.mechanism)
+        refuse_options(options, cls.mechanism, "vote_change")
         queries = positive_integer("num_queries", num_queries)
-        return cls._printed(epsilon, delta, cutoff, queries, questions=queries)
+        made = cls._printed(epsilon, delta, cutoff, queries, questions=queries)
+        return dataclasses.replace(made, vote_change=vote_change)
 
     @classmethod
     def calibrate_soft(cls, *, epsilon: float, delta: float, cutoff: int, num_queries: int | None = None, **options: Any) -> Self:

@@ -20,7 +20,16 @@ import numpy as np
 from teacher_student.arguments import ArgumentError, Floats, Integers, positive_integer, positive_number
 from teacher_student.privacy import distributions
 from teacher_student.privacy.distributions import ROUNDING, Window, laplace_difference_tail, log_refusal
-from teacher_student.privacy.parameters import Draw, Expectation, LabelSpec, Limit, check_scale, smallest_integer
+from teacher_student.privacy.parameters import (
+    REPLACED,
+    WITHDRAWN,
+    Draw,
+    Expectation,
+    LabelSpec,
+    Limit,
+    check_scale,
+    smallest_integer,
+)
 from teacher_student.privacy.winning import expected_minimum
 
 LARGEST_THRESHOLD = 1 << 40
@@ -54,6 +63,7 @@ class ThresholdParameters(LabelSpec):
     threshold_noise: ClassVar[str]
     query_noise: ClassVar[str]
     redraw: ClassVar[bool]
+    vote_changes: ClassVar[tuple[str, ...]] = (REPLACED, WITHDRAWN)
 
     DECLARED: ClassVar[dict[str, tuple[object, ...]]] = {
         **LabelSpec.DECLARED,
@@ -68,6 +78,7 @@ class ThresholdParameters(LabelSpec):
     cutoff: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "threshold_scale", check_scale("threshold_scale", self.threshold_scale))
         object.__setattr__(self, "query_scale", check_scale("query_scale", self.query_scale))
         threshold = positive_integer("threshold", self.threshold, minimum=0, maximum=LARGEST_THRESHOLD)
@@ -116,7 +127,7 @@ class ThresholdParameters(LabelSpec):
 
     def first_answer(self, counts: Floats, times: Floats | None = None) -> Floats:
         """Return P(answered) for the plurality of each row, and 0 for the other classes."""
-        distance, plurality = distance_of(counts, times)
+        distance, plurality = distance_of(counts, times, self.moved_counts)
         refused, mass = self.refusal(distance)
         found = np.zeros(counts.shape)
         found[np.arange(len(counts)), plurality] = 1 - refused @ mass
@@ -127,7 +138,7 @@ class ThresholdParameters(LabelSpec):
 
         The expectation is over the fixed threshold. Resampled thresholds are treated as fresh for every query.
         """
-        distance, plurality = distance_of(counts, times)
+        distance, plurality = distance_of(counts, times, self.moved_counts)
         levels, place = np.unique(distance, return_inverse=True)
         refused, mass = self.refusal(levels)
         if self.redraw:
@@ -206,8 +217,11 @@ class ThresholdParameters(LabelSpec):
         return found
 
 
-def distance_of(counts: Floats, times: Floats | None) -> tuple[Integers, Integers]:
-    """Return the halved distance and the plurality of each row of counts (rows, C); `times` as in `LabelSpec.first_answer`."""
+def distance_of(counts: Floats, times: Floats | None, moved: int = 2) -> tuple[Integers, Integers]:
+    """Return the distance and the plurality of each row of counts (rows, C).
+
+    `times` as in `LabelSpec.first_answer`; `moved` as `VoteSpec.moved_counts`.
+    """
     plurality = np.asarray(counts.argmax(axis=1), dtype=np.int64)
     rivals = np.where(np.ones(counts.shape) if times is None else times > 0, counts, -np.inf)
     top = rivals[np.arange(len(counts)), plurality]
@@ -215,7 +229,7 @@ def distance_of(counts: Floats, times: Floats | None) -> tuple[Integers, Integer
         rivals[np.arange(len(counts)), plurality] = -np.inf
     second = rivals.max(axis=1)
     gap = np.round(top - np.where(np.isfinite(second), second, 0), 6)
-    return np.maximum(0, np.ceil(gap / 2).astype(np.int64) - 1), plurality
+    return np.maximum(0, np.ceil(gap / moved).astype(np.int64) - 1), plurality
 
 
 @functools.lru_cache(maxsize=64)

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 from teacher_student.arguments import ArgumentError
 from teacher_student.labels import ABSTAIN
 from teacher_student.mechanisms import distance_to_instability
-from teacher_student.mechanisms.stability import halved, stable_answer
+from teacher_student.mechanisms.stability import distance_of_gap, stable_answer
 
 CASES = [(1, 8), (2, 8), (3, 7)]
 """(classes, most teachers) searched through; every split of the teachers over the classes and abstention."""
@@ -165,8 +165,8 @@ def test_a_stab_compares_strictly() -> None:
     assert stable_answer(2, 10, noisy_threshold=10, query_noise=0) == ABSTAIN
 
 
-def test_halved_takes_any_integer_type() -> None:
-    assert halved(np.array([0, 255], dtype=np.uint8)).tolist() == [0, 127]
+def test_a_gap_may_have_any_integer_type() -> None:
+    assert distance_of_gap(np.array([0, 255], dtype=np.uint8)).tolist() == [0, 127]
 
 
 @pytest.mark.parametrize(
