@@ -24,7 +24,7 @@ Roth, Su 2022, theorem 2.14). Sums get independent noise, so a round in which th
 mu^2 = mu1^2 (j_1^2 + j_2^2 + ...) (their corollary 3.3). Rounds that depend on earlier answers compose in the same way, because
 each round's S is fixed before the first. Together mu^2 = 4 squared_norm mu1(scale)^2, whatever the teachers are.
 
-**Votes and scores that are only added or withdrawn.** If every voter is itself protected, nothing replaces what it said: one count
+**Votes and scores that are only added or withdrawn.** If every voter is itself protected, nothing replaces its words: one count
 of an answer moves instead of two, B counts instead of 2 B, and |a|^2 <= squared_norm takes the place of |a - b|^2.
 
 The bound must be enforced on each teacher's vector *before* vectors are summed (`aggregation.scores.add_scores` does), and a
