@@ -21,8 +21,8 @@ from teacher_student.pipeline.budget import BudgetSettings
 from teacher_student.pipeline.folder import STUDENT_FILES
 from teacher_student.planning.preflight import warn, weak_promise
 from teacher_student.privacy import Certificate
-from teacher_student.privacy.calibration import REGISTRY
 from teacher_student.privacy.paid_answers import OneScale
+from teacher_student.privacy.registry import LABELS
 
 
 def label_file(
@@ -118,7 +118,7 @@ def select_file(
     if counts is None:
         tables = [check_votes(table, None, positive_integer("num_classes", num_classes), num_teachers) for table in tables]
     known = None if truth is None else _truth(truth, len(tables[0]))
-    if known is None and issubclass(REGISTRY[choice("mechanism", mechanism, REGISTRY)], OneScale):
+    if known is None and issubclass(LABELS[choice("mechanism", mechanism, LABELS)], OneScale):
         raise ArgumentError(
             f"truth must name a file of public classes for mechanism={mechanism}, got none; it answers every query, so that the "
             "number of answers tells no candidate from another"

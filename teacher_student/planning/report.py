@@ -12,8 +12,8 @@ from fractions import Fraction
 
 from teacher_student.arguments import ArgumentError, choice, listed, positive_integer
 from teacher_student.planning.request import SHARES, Request, choose_cutoff, choose_parameters
-from teacher_student.privacy.calibration import REGISTRY
 from teacher_student.privacy.parameters import LabelSpec
+from teacher_student.privacy.registry import LABELS
 
 __all__ = ["Plan", "PlanRow", "choose_cutoff", "choose_parameters", "plan"]
 
@@ -162,9 +162,9 @@ def plan(
     )
     if cutoffs is not None:
         cutoffs = [positive_integer("cutoffs", cutoff) for cutoff in listed("cutoffs", cutoffs)]
-    wanted = REGISTRY if mechanisms is None else listed("mechanisms", mechanisms)
+    wanted = LABELS if mechanisms is None else listed("mechanisms", mechanisms)
     rows, infeasible = [], {}
-    for mechanism in [choice("mechanism", name, REGISTRY) for name in wanted]:
+    for mechanism in [choice("mechanism", name, LABELS) for name in wanted]:
         try:
             rows += _rows(mechanism, request, cutoffs)
         except ArgumentError as reason:
@@ -197,7 +197,7 @@ def _row(parameters: LabelSpec, request: Request, needed: int) -> PlanRow:
 
 def _cheapest(mechanism: str, request: Request) -> LabelSpec:
     """Return the parameters that spend everything on one answer, or on one refusal."""
-    if REGISTRY[mechanism].pays_for == "abstentions":
+    if LABELS[mechanism].pays_for == "abstentions":
         return request.calibrate(mechanism, cutoff=1)
     return choose_parameters(mechanism, dataclasses.replace(request, num_queries=1))
 

@@ -18,8 +18,9 @@ from scipy import special
 
 from teacher_student.arguments import ArgumentError, choice, fraction_of_one, positive_integer, positive_number, probability
 from teacher_student.planning.yields import Yield, correct, expected, smallest_gap
-from teacher_student.privacy.calibration import REGISTRY, calibrate
+from teacher_student.privacy.calibration import calibrate
 from teacher_student.privacy.parameters import LabelSpec
+from teacher_student.privacy.registry import LABELS
 
 SHARES = (0.001, 0.01, 0.1, 0.3)
 """Shares of unstable queries that a plan looks at."""
@@ -114,7 +115,7 @@ def choose_parameters(mechanism: str, request: Request, *, cutoff: int | None = 
     Raises:
         ArgumentError: no such mechanism, or it cannot be calibrated within epsilon and delta at all.
     """
-    kind = REGISTRY[choice("mechanism", mechanism, REGISTRY)]
+    kind = LABELS[choice("mechanism", mechanism, LABELS)]
     if kind.asks_first:
         return _testing(mechanism, request)
     if kind.pays_for == "answers":
@@ -156,7 +157,7 @@ def choose_cutoff(
         clear_share=clear_share,
         shares=shares,
     )
-    kind = REGISTRY[choice("mechanism", mechanism, REGISTRY)]
+    kind = LABELS[choice("mechanism", mechanism, LABELS)]
     if kind.pays_for == "answers":
         return choose_parameters(mechanism, request).limit.most
     cutoff = _best_cutoff(mechanism, request, grid(1, num_queries, 2.0))
@@ -203,7 +204,7 @@ def peak(worth: Callable[[int], float], candidates: Iterable[int]) -> int:
 
 def _best_ratio(mechanism: str, request: Request, cutoff: int) -> dict[str, float]:
     """Return the threshold ratio, if the mechanism has one, at which the smallest distance that is answered is smallest."""
-    ratios = REGISTRY[mechanism].ratios
+    ratios = LABELS[mechanism].ratios
     if not ratios:
         return {}
 

@@ -27,8 +27,9 @@ from teacher_student.arguments import (
 from teacher_student.planning.report import aligned, limit_in_words, parameters_in_words
 from teacher_student.planning.request import TEST_SHARES, grid, peak
 from teacher_student.planning.yields import PublicVotes, Yield
-from teacher_student.privacy.calibration import REGISTRY, calibrate
+from teacher_student.privacy.calibration import calibrate
 from teacher_student.privacy.parameters import LabelSpec
+from teacher_student.privacy.registry import LABELS
 
 THRESHOLDS = (0.5, 0.6, 0.75)
 """Shares of the teachers that may be wanted behind a class, where that is tested first."""
@@ -110,8 +111,8 @@ def choose(
     queries, share = positive_integer("num_queries", num_queries), fraction_of_one("wrong", wrong)
     positive_number("epsilon", epsilon)
     probability("delta", delta)
-    wanted = REGISTRY if mechanisms is None else listed("mechanisms", mechanisms)
-    names = [choice("mechanism", name, REGISTRY) for name in wanted]
+    wanted = LABELS if mechanisms is None else listed("mechanisms", mechanisms)
+    names = [choice("mechanism", name, LABELS) for name in wanted]
     tables = listed("standins", standins)
     if not tables:
         raise ArgumentError("standin must name at least one table of votes, got none")
@@ -140,7 +141,7 @@ class _Problem:
 
     def best(self, mechanism: str) -> Iterator[Choice]:
         """Yield the best choice with this mechanism, or nothing where it cannot be had."""
-        kind = REGISTRY[mechanism]
+        kind = LABELS[mechanism]
         made: Sequence[LabelSpec | None]
         if kind.pays_for == "abstentions":
             made = self._threshold(mechanism)
@@ -172,7 +173,7 @@ class _Problem:
                 return -math.inf
 
         cutoff = peak(worth, grid(1, self.num_queries, 2.0))
-        ratios = REGISTRY[mechanism].ratios
+        ratios = LABELS[mechanism].ratios
         ratio = {"threshold_ratio": max(ratios, key=lambda ratio: worth(cutoff, threshold_ratio=ratio))} if ratios else {}
         around = grid(max(1, round(cutoff / 1.7)), min(self.num_queries, round(cutoff * 1.7)), 1.2)
         cutoff = peak(lambda value: worth(value, **ratio), around)

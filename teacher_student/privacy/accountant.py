@@ -1,7 +1,7 @@
-"""Composition of several releases from the same data, whose list was fixed beforehand.
+"""Composition of several releases from the same data, where the list of releases was fixed beforehand.
 
-Each mechanism owns its cost; this module adds costs. Every route that all parts allow is tried, and the smallest bound is
-returned, since each of them is valid.
+Each mechanism owns its cost; this module adds costs. It tries every route that all parts allow and returns the smallest bound,
+since each of them is valid.
 
 | route | needs of every part | how |
 |---|---|---|
@@ -9,19 +9,19 @@ returned, since each of them is valid.
 | gaussian | `mu` | sqrt of the sum of mu^2, exact |
 | pure | `pure_parts` of one loss | optimal composition, exact for randomised response |
 | distribution | `mu` or `pure_parts` | privacy loss distributions (dp-accounting), rounded against the guarantee |
-| renyi | `rdp`, or `mu` or `pure_parts` instead | sum at each order, converted by dp-accounting |
+| renyi | `rdp` | sum at each order, converted by dp-accounting |
 | basic | nothing | sum of epsilons, delta shared evenly |
 
-The release part of each delta (`release_delta`) is added as it stands. Replace each session by one that, on queries whose winner
+The probabilities of failure events (`release_delta`) are added. Proof: replace each session by one that, on queries whose winner
 differs between neighbours, releases the neighbour's label. This changes the outcome with at most the sum of those probabilities,
 whatever the order of the sessions, and the bounds above hold for the rest.
 
 **The list of parameters is fixed before the first release.** Queries may depend on whatever was released, and sessions may be
 interleaved: each part's bound holds for adaptively asked queries, and adaptive and concurrent composition cost no more under each
 of these routes (Dong, Roth, Su 2019; Kairouz, Oh, Viswanath 2015; Lyu 2022; Vadhan, Zhang 2023). But which parameters come next,
-or whether any do, must not depend on released answers. It is not enough to keep this bound over all of them within a budget:
-after one session of `lnmax` (20 answers, scale 50), the next one chosen for its outcome among six that each keep the bound at
-epsilon 2 below 9.7e-6, the true delta is 2.4e-5. For releases chosen one after the other there are `filters`.
+or whether any do, must not depend on released answers. Keeping this bound over all of them within a budget is not enough: take
+one session of `lnmax` (20 answers, scale 50), and choose the next one by its outcome among six that each keep the bound at
+epsilon 2 below 9.7e-6; then the true delta is 2.4e-5. Use `filters` for releases that are chosen one after the other.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ INTERVAL = 1e-4
 """Width of the bins of a privacy loss distribution; losses are rounded up to the next."""
 
 _NEGLIGIBLE = 1e-20
-"""Mass of a loss distribution's upper end that is counted as a certain failure."""
+"""Mass at the upper end of a loss distribution that is counted as certain failure."""
 
 _LAST_DIGITS = 4e-15
-"""Relative error of a logarithm of a factorial, of the product it is part of, and of their difference."""
+"""Relative error of a log factorial, of the products it enters, and of their difference."""
 
 
 class Route(NamedTuple):
-    """One valid bound on all but the release parts."""
+    """One valid bound on the cost apart from failure events."""
 
     name: str
     epsilon: Callable[[float], float]
@@ -61,10 +61,10 @@ class Route(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Composition:
-    """Releases over the same data, their list fixed before the first of them (see the module).
+    """Releases over the same data, listed before the first of them (see the module).
 
     Attributes:
-        parts: parameters, and how many sessions were or will be run with them.
+        parts: parameters and the number of sessions that run with them.
 
     >>> from teacher_student.privacy import calibrate
     >>> first = calibrate("gnmax", epsilon=0.5, delta=1e-6, num_queries=100)
@@ -91,17 +91,17 @@ class Composition:
         """Return the composition with `count` more sessions of `parameters`.
 
         Raises:
-            ArgumentError: not the parameters of a mechanism, or a count that is no whole number >= 0.
+            ArgumentError: not the parameters of a mechanism, or a count that is not an integer >= 0.
         """
         return dataclasses.replace(self, parts=(*self.parts, (parameters, count)))
 
     @property
     def release_delta(self) -> float:
-        """The deltas of the release parts, added."""
+        """Sum of the probabilities of failure events."""
         return math.fsum(count * parameters.release_delta for parameters, count in self.parts)
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon certified at `delta`; infinite if the release parts need more than that."""
+        """Return the smallest epsilon certified at `delta`; infinite if the failure events need more than that."""
         left = probability("delta", delta) - self.release_delta
         if not self._counted:
             return 0.0
@@ -116,7 +116,7 @@ class Composition:
         return min(1.0, self.release_delta + min(_number(route.delta(epsilon), 1.0) for route in self.routes))
 
     def to_list(self) -> list[dict[str, Any]]:
-        """Return the parts for a certificate: each part's parameters and its count."""
+        """Return the parameters and the count of each part, for a certificate."""
         return [{"count": count, "parameters": parameters.to_dict()} for parameters, count in self._counted]
 
     @functools.cached_property
@@ -130,7 +130,7 @@ class Composition:
 
 
 def _number(bound: float, otherwise: float) -> float:
-    """Return `bound`, or what is certain where it is no number."""
+    """Return `bound`, or `otherwise` for NaN."""
     return otherwise if math.isnan(bound) else bound
 
 
@@ -194,7 +194,7 @@ def _distribution(mu: float, pure: dict[float, int]) -> Any:
 def _loss_masses(loss: float, times: int) -> tuple[dict[int, float], float]:
     """Return the masses of `times` randomised responses on the grid of `INTERVAL`, rounded up, and the mass left to failure.
 
-    Their logarithms are sums of terms as large as ln(times!), whose last digits are lost: the masses are raised by as much.
+    Their logarithms are sums of terms as large as ln(times!), which lose their last digits; the masses are raised by as much.
     """
     wrong = np.arange(times + 1)
     log_choose = special.gammaln(times + 1) - special.gammaln(wrong + 1) - special.gammaln(times - wrong + 1)
@@ -212,7 +212,7 @@ def _renyi_route(rdp: Floats) -> Route:
     from dp_accounting import rdp as accounting
     from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
 
-    orders, bounds = ORDERS.tolist(), np.where(np.isnan(rdp), math.inf, rdp).tolist()  # it takes NaN for a cost of 0
+    orders, bounds = ORDERS.tolist(), np.where(np.isnan(rdp), math.inf, rdp).tolist()  # dp-accounting takes NaN for a cost of 0
     return Route(
         "renyi",
         lambda delta: float(accounting.compute_epsilon(orders, bounds, delta)[0]),
@@ -231,7 +231,7 @@ def _basic(parts: Parts) -> Route:
 
 
 def _invert(epsilon: Callable[[float], float], wanted: float) -> float:
-    """Return the smallest delta, to a relative 1e-6, at which a falling `epsilon` is at most `wanted`; 1 if there is none."""
+    """Return the smallest delta, to a relative 1e-6, at which the decreasing `epsilon` is at most `wanted`, or else 1."""
     low, high = math.log(1e-300), 0.0
     if epsilon(math.exp(low)) <= wanted:
         return math.exp(low)

@@ -1,17 +1,15 @@
-"""`calibrate`: from what is wanted to the parameters that give it. Each mechanism's class knows how."""
+"""`calibrate`: from a budget to the parameters that meet it. Each mechanism's spec does the work; here requests are checked."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
 from teacher_student.privacy import registry
 from teacher_student.privacy.parameters import MechanismSpec
 from teacher_student.privacy.threshold import check_cutoff
-
-REGISTRY = registry.LABELS
-"""Mechanisms that release a class for each query."""
 
 
 def calibrate(
@@ -23,8 +21,8 @@ def calibrate(
         mechanism: one of `MECHANISMS`, or noisy_fraction or noisy_scores.
         epsilon: above 0.
         delta: strictly between 0 and 1.
-        cutoff: paid non-answers before the session halts (stability mechanisms).
-        num_queries: most queries asked; needed by `stability_paper` and the noisy maxima.
+        cutoff: abstentions that are paid for before the session halts (stability mechanisms).
+        num_queries: largest number of queries; needed by `stability_paper` and the noisy maxima.
         options: of that mechanism's calibration, such as `threshold_ratio`.
 
     Raises:
@@ -33,7 +31,28 @@ def calibrate(
     >>> calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=50).threshold
     30
     """
-    kind = registry.ANSWERING[choice("mechanism", mechanism, registry.ANSWERING)]
+    return _calibrate(registry.ANSWERING, "calibrate", mechanism, epsilon, delta, cutoff, num_queries, options)
+
+
+def calibrate_soft(
+    mechanism: str, *, epsilon: float, delta: float, cutoff: int, num_queries: int | None = None, **options: Any
+) -> MechanismSpec:
+    """Return parameters for soft labels. Their cutoff is the unit budget U = 2 T, two units for an unstable query."""
+    return _calibrate(registry.SOFT_LABELS, "calibrate_soft", mechanism, epsilon, delta, cutoff, num_queries, options)
+
+
+def _calibrate(
+    known: registry.Registry,
+    method: str,
+    mechanism: str,
+    epsilon: float,
+    delta: float,
+    cutoff: int | None,
+    num_queries: int | None,
+    options: Mapping[str, Any],
+) -> MechanismSpec:
+    """Check the request, calibrate, and recompute the guarantee from the fields alone before anyone uses them."""
+    kind = known[choice("mechanism", mechanism, known)]
     epsilon, delta = positive_number("epsilon", epsilon), probability("delta", delta)
     if kind.pays_for == "abstentions":
         cutoff = check_cutoff(cutoff)
@@ -41,27 +60,9 @@ def calibrate(
         cutoff = positive_integer("cutoff", cutoff)
     if num_queries is not None:
         num_queries = positive_integer("num_queries", num_queries)
-    found = kind.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
-    return _checked(found, epsilon, delta)
-
-
-def calibrate_soft(
-    mechanism: str, *, epsilon: float, delta: float, cutoff: int, num_queries: int | None = None, **options: Any
-) -> MechanismSpec:
-    """Return parameters for soft labels: their cutoff is the unit budget U = 2 T, two units for an unstable query."""
-    cutoff = check_cutoff(cutoff)
-    kind = registry.SOFT_LABELS[choice("mechanism", mechanism, registry.SOFT_LABELS)]
-    epsilon, delta = positive_number("epsilon", epsilon), probability("delta", delta)
-    if num_queries is not None:
-        num_queries = positive_integer("num_queries", num_queries)
-    found = kind.calibrate_soft(epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
-    return _checked(found, epsilon, delta)
-
-
-def _checked(found: Any, epsilon: float, delta: float) -> MechanismSpec:
-    """Recompute the guarantee from the fields alone, before anyone uses them."""
-    recomputed = found.epsilon(delta)
+    found = getattr(kind, method)(epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
     assert isinstance(found, MechanismSpec)
+    recomputed = found.epsilon(delta)
     if not recomputed <= epsilon:
         raise ArgumentError(f"epsilon must be at least {recomputed:.6g} for {found.mechanism} at this delta, got {epsilon:g}")
     return found

@@ -1,4 +1,4 @@
-"""What a release proves: a frozen record of the guarantee, from which anyone can recompute it."""
+"""Certificates: a frozen record of a release's guarantee, from which anyone can recompute it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from teacher_student.privacy.calibration import parameters_from_dict
 from teacher_student.privacy.parameters import NEIGHBOURS, MechanismSpec, check_relation
 
 HYPERPARAMETERS = ("fixed", "public_surrogate")
-"""How hyper-parameters were chosen: before anything was known of the data, or on public data that stands in for it. The choice
-among private runs is a mechanism of its own, `private_selection`, which has its cost."""
+"""How hyper-parameters were chosen: before anything was known of the data, or on public data that stands in for it. A choice
+among private runs is a mechanism of its own, `private_selection`, with its own cost."""
 
 FORMAT = 1
 
@@ -39,16 +39,16 @@ class Certificate:
         epsilon: claimed for this release alone; at least what the parameters give at `delta`.
         delta: claimed for this release alone.
         mechanism: name.
-        parameters: all of the mechanism's public numbers; they own the cost.
+        parameters: all public numbers of the mechanism, from which the cost is computed.
         private: False if the noise was injected for a test; such a release proves nothing.
         neighbours: the neighbouring relation, one of `NEIGHBOURS`.
-        used: public or released facts, such as the number of queries and the paid non-answers.
+        used: public or released facts, such as the number of queries and of paid abstentions.
         composition: earlier releases on the same data; each mapping holds at least neighbours, epsilon, delta and parameters.
-            Public, as all of a certificate is: no fingerprint of the data, no times.
-        not_covered: what the guarantee does not speak of.
+            Public, like the whole certificate: no fingerprint of the data, no times.
+        not_covered: what the guarantee does not cover.
         versions: of the libraries that drew and accounted for the noise.
-        files: SHA-256 of each released file that the certificate binds, by its name in the release folder, in hexadecimal: the
-            answers, and of a run also the student and the report. Empty in certificates of version 0.1.0, which bind nothing.
+        files: hexadecimal SHA-256 of each released file that the certificate binds, by its name in the release folder: the
+            answers, and for a run also the student and the report. Empty in certificates of version 0.1.0, which bind no files.
     """
 
     epsilon: float
@@ -64,7 +64,7 @@ class Certificate:
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """Say the guarantee in one line; `to_json` has all of it."""
+        """Return the guarantee in one line; `to_json` returns all fields."""
         noise = "" if self.private else ", injected noise: not private"
         return (
             f"Certificate({self.mechanism}, epsilon={self.epsilon:g}, delta={self.delta:g}, {self.neighbours}{noise}; "
@@ -110,7 +110,7 @@ class Certificate:
         """Return the certificate that `to_json` wrote.
 
         Raises:
-            ArgumentError: not JSON, a missing or foreign field, a number out of range.
+            ArgumentError: not JSON, a missing or unknown field, a number out of range.
         """
         try:
             fields = json.loads(text, parse_constant=_refuse_constant)
@@ -133,7 +133,7 @@ class Certificate:
         """Recompute epsilon and delta from the recorded parameters alone, for this release and each earlier one that it lists.
 
         Args:
-            folder: of the release; every file that the certificate binds must then be there, unchanged.
+            folder: of the release; if given, every file that the certificate binds must be there, unchanged.
 
         Returns:
             The recomputed epsilon at the claimed delta; at most the claimed one.
@@ -153,11 +153,11 @@ class Certificate:
         return _recompute(self.parameters, self.epsilon, self.delta)
 
     def check_files(self, folder: str | os.PathLike[str], *, partial: bool = False) -> None:
-        """Refuse a folder whose files are not those that the certificate binds.
+        """Check that the files of a folder are those that the certificate binds.
 
         Args:
             folder: of the release.
-            partial: whether some of the files may be missing, as in a copy of the answers alone.
+            partial: whether files may be missing, as in a copy of the answers alone.
 
         Raises:
             ArgumentError: a file is missing, cannot be read, or was changed.
@@ -178,8 +178,8 @@ class Certificate:
     def total(self, delta: float) -> float:
         """Return the sum of the epsilons of this release and the earlier ones; infinite if their deltas add up to more.
 
-        Sums hold also where a release was chosen, parameters and all, for what the earlier ones had said (Rogers, Roth, Ullman,
-        Vadhan 2016). `Composition` is sharper for a list that was fixed before the first of them; no certificate can tell that.
+        Sums also hold where a release and its parameters were chosen after seeing the earlier ones (Rogers, Roth, Ullman, Vadhan
+        2016). `Composition` is sharper for a list that was fixed beforehand, which no certificate can prove.
 
         Raises:
             ArgumentError: what `verify` raises.
@@ -190,10 +190,10 @@ class Certificate:
         return math.fsum(epsilon for epsilon, _ in claims) if enough else math.inf
 
     def check_used(self) -> None:
-        """Refuse facts that are no numbers where numbers belong, or more payments than the parameters pay for."""
+        """Refuse facts of the wrong type, and more payments than the parameters allow."""
         for name, value in self.used.items():
             if isinstance(value, bool):
-                raise ArgumentError(f"{name} must be no truth value in a certificate, got {value!r}")
+                raise ArgumentError(f"{name} must not be a truth value in a certificate, got {value!r}")
         for name in ("num_queries", "answered", "paid"):
             positive_integer(name, self.used.get(name, 0), minimum=0)
         limit = self.parameters.one_session.limit
@@ -223,7 +223,7 @@ def file_digest(path: Path) -> str:
 
 
 def _recompute(parameters: MechanismSpec, epsilon: float, delta: float) -> float:
-    """Return the epsilon that `parameters` give at `delta`, if they bear out the claim; what cannot be computed does not."""
+    """Return the epsilon that `parameters` give at `delta`; refuse a claim that they do not support."""
     try:
         found, least = parameters.epsilon(delta), parameters.delta(epsilon)
     except ArgumentError:
@@ -232,7 +232,7 @@ def _recompute(parameters: MechanismSpec, epsilon: float, delta: float) -> float
         raise ArgumentError(
             f"parameters must have a cost that can be computed at epsilon {epsilon:g} and delta {delta:g}, got {parameters!r}"
         ) from error
-    if not found <= epsilon * (1 + _TOLERANCE):  # NaN and infinity fail as well
+    if not found <= epsilon * (1 + _TOLERANCE):  # also refuses NaN and infinity
         raise ArgumentError(f"epsilon must be at least {found:.6g} at delta {delta:g} by its parameters, got {epsilon:g}")
     if not least <= delta * (1 + _TOLERANCE):
         raise ArgumentError(f"delta must be at least {least:.6g} at epsilon {epsilon:g} by its parameters, got {delta:g}")
@@ -240,14 +240,14 @@ def _recompute(parameters: MechanismSpec, epsilon: float, delta: float) -> float
 
 
 def _check_files(files: Mapping[str, str]) -> None:
-    """Refuse what is not the SHA-256 of a file directly in the release folder."""
+    """Refuse entries that are not the SHA-256 of a file directly in the release folder."""
     for name, digest in files.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name) or not _DIGEST.fullmatch(str(digest)):
             raise ArgumentError(f"files must hold the SHA-256 of plain files by their names, got {name!r}: {digest!r}")
 
 
 def _check_json(name: str, value: object) -> None:
-    """Refuse what a certificate could not be written with."""
+    """Refuse a value that JSON cannot hold."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:

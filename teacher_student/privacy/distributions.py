@@ -1,4 +1,4 @@
-"""Laws of the integer noise, in double precision; every truncation is counted against the guarantee.
+"""Laws of the integer noise, in double precision. Every truncation is counted against the guarantee.
 
 | law | P(x) | used for |
 |---|---|---|
@@ -6,8 +6,9 @@
 | discrete Laplace, scale b | (1 - t)/(1 + t) t^abs(x), t = exp(-1/b) | thresholds and queries of the redrawn calibrations |
 | minus two geometrics, scale b | nu = -(G1 + G2), P(G >= j) = t^j | the queries of `stability` |
 
-A query at distance d is refused under the noisy threshold w + rho iff its noise nu falls y = d - w - rho short or more:
-p(y) = P(nu <= -y). `log_refusal` is ln p. Both query laws are log-concave, so that p(y - 2) / p(y) never falls in y.
+A query at distance d is refused under the noisy threshold w + rho iff its noise nu is at most -y, where y = d - w - rho. Its
+probability is p(y) = P(nu <= -y), and `log_refusal` is ln p. Both query laws are log-concave, so p(y - 2) / p(y) never falls in
+y.
 """
 
 from __future__ import annotations
@@ -21,14 +22,13 @@ import numpy as np
 from teacher_student.arguments import ArgumentError, Floats, Integers
 
 NEGLIGIBLE = 1e-30
-"""Probability mass that a window may leave out; it is added to the delta."""
+"""Probability mass that a window may leave out; it is added to delta."""
 
 ROUNDING = 1e-10
 """Relative slack for rounding in a sum of probabilities, always towards a larger delta."""
 
-
 LARGEST_SUMMED = 1 << 16
-"""Largest scale whose law is summed term by term; larger ones have no certified cost."""
+"""Largest scale whose law is summed term by term; the cost of larger ones is not certified."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _summed(scale: Fraction) -> float:
 
 
 def log_refusal(law: str, y: Integers, scale: Fraction) -> Floats:
-    """Return ln p(y), the noise falling y short or more.
+    """Return ln p(y), the logarithm of P(nu <= -y).
 
     Two geometrics: P(G1 + G2 >= y) = (1 + y (1 - t)) t^y for y >= 1, else 1.
     Discrete Laplace: P(nu <= -y) = t^y / (1 + t) for y >= 0, else 1 - t^(1 - y) / (1 + t).
@@ -87,7 +87,7 @@ def log_refusal(law: str, y: Integers, scale: Fraction) -> Floats:
 
 
 def log_refusal_ratio(law: str, y: Integers, scale: Fraction) -> Floats:
-    """Return ln p(y - 2) - ln p(y) >= 0, never falling in y, with limit 2 / scale; without cancellation from y = 2 on."""
+    """Return ln p(y - 2) - ln p(y) >= 0. It never falls in y, tends to 2 / scale, and has no cancellation from y = 2 on."""
     b = float(scale)
     direct = log_refusal(law, np.minimum(y, 2) - 2, scale) - log_refusal(law, np.minimum(y, 2), scale)
     above = np.full(y.shape, 2 / b)
@@ -98,7 +98,7 @@ def log_refusal_ratio(law: str, y: Integers, scale: Fraction) -> Floats:
 
 
 def log_answer(log_refused: Floats) -> Floats:
-    """Return ln(1 - p) from ln p <= 0; minus infinity where p is 1. Two forms, each exact to the last digits on its side."""
+    """Return ln(1 - p) from ln p <= 0; minus infinity where p is 1. Each of the two forms is exact on its side."""
     with np.errstate(divide="ignore"):
         return np.where(log_refused > -math.log(2), np.log(-np.expm1(log_refused)), np.log1p(-np.exp(log_refused)))
 
@@ -107,8 +107,8 @@ def laplace_difference_tail(least: int, query_scale: Fraction, threshold_scale: 
     """Return P(nu - rho >= least) of two independent discrete Laplace variables, least >= 1, rounded up.
 
     The generating function of a sum is a product; by partial fractions the sum's law on x >= 0 is c t^x + d u^x, with t and u the
-    two ratios, c = (1-t)/(1+t) * (1-u)^2 / ((1 - u/t)(1 - u t)), and d the same with t and u exchanged. For scales too close to
-    each other the two terms cancel, and the convolution is summed as it stands.
+    two ratios, c = (1-t)/(1+t) * (1-u)^2 / ((1 - u/t)(1 - u t)), and d the same with t and u exchanged. If the scales are close
+    to each other, the two terms cancel, and the convolution is summed directly.
     """
     if not 0.8 < query_scale / threshold_scale < 1.25:
         terms = _tail_term(least, query_scale, threshold_scale) + _tail_term(least, threshold_scale, query_scale)

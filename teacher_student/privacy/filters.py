@@ -1,20 +1,20 @@
 """Filters: budgets for releases that are chosen one after the other, with parameters that may depend on earlier answers.
 
-Whether the next release still fits is decided by a sum that must stay within a number fixed beforehand. Taking the smallest of
-several bounds over the releases so far (`Composition`) is not a filter: which bound is smallest would depend on what was
-released. So an account has one filter, chosen when it is opened.
+A release fits if a sum stays within a number that was fixed beforehand. Taking the smallest of several bounds over the releases
+so far (`Composition`) is not a filter, because which bound is smallest would depend on what was released. So an account has one
+filter, chosen when it is opened.
 
 | filter | what is summed | needs of every part |
 |---|---|---|
 | basic | the claimed epsilons; the claimed deltas | nothing |
-| renyi | Renyi divergences at one order; release parts' deltas | `rdp`, or `mu` or `pure_parts` instead |
-| gaussian | mu^2; release parts' deltas | `mu` |
+| renyi | Renyi divergences at one order; probabilities of failure events | `rdp` |
+| gaussian | mu^2; probabilities of failure events | `mu` |
 
 Basic: Rogers, Roth, Ullman, Vadhan 2016. Renyi at an order fixed beforehand: Feldman, Zrnic 2021. Gaussian: Smith, Thakurta 2022
-(`gaussian` has the argument). Each of them also holds where sessions are interleaved (Haney, Shoemate, Tian, Vadhan, Vyrros, Xu,
-Zhang 2023). The last two set the share `RELEASE_SHARE` of delta aside for release parts: let every session release the
-neighbour's label on queries whose winner differs between neighbours. The probability that this changes the outcome is at most the
-sum of those deltas, which never exceeds that share, and the filter holds for the rest.
+(the argument is in `gaussian`). All of them also hold for interleaved sessions (Haney, Shoemate, Tian, Vadhan, Vyrros, Xu, Zhang
+2023). The last two reserve the share `RELEASE_SHARE` of delta for failure events: let every session release the neighbour's label
+on queries whose winner differs between neighbours. This changes the outcome with at most the sum of those probabilities, which
+never exceeds that share, and the filter holds for the rest.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from teacher_student.privacy.parameters import MechanismSpec
 from teacher_student.privacy.rdp import ORDERS
 
 RELEASE_SHARE = 0.1
-"""Share of delta for release parts under `renyi` and `gaussian`; calibrations spend no more than this share of theirs on it."""
+"""Share of delta for failure events under `renyi` and `gaussian`. Calibrations spend at most this share of theirs on them."""
 
 _LAST_DIGITS = 1e-12
 """Relative tolerance: budgets and claims are decimal numbers, and in doubles three times 0.4 is slightly more than 1.2."""
 
 
 class Claim(NamedTuple):
-    """One session, as it is charged. Its parameters must cost at most `epsilon` at `delta` (`Parameters.epsilon`)."""
+    """One session as it is charged. Its parameters must cost at most `epsilon` at `delta` (`MechanismSpec.epsilon`)."""
 
     parameters: MechanismSpec
     epsilon: float
@@ -49,11 +49,11 @@ class Claim(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Filter(ABC):
-    """A budget, fixed beforehand.
+    """A budget that is fixed beforehand.
 
     Attributes:
-        epsilon: limit for all admitted sessions together.
-        delta: limit for all admitted sessions together.
+        epsilon: limit on all admitted sessions together.
+        delta: limit on all admitted sessions together.
     """
 
     name: ClassVar[str]
@@ -67,10 +67,10 @@ class Filter(ABC):
 
     def admits(self, claims: Sequence[Claim]) -> bool:
         """Return whether the budget covers all of `claims`: those admitted before and the next one."""
-        return self.spent(claims) <= 1 + _LAST_DIGITS  # NaN does not
+        return self.spent(claims) <= 1 + _LAST_DIGITS  # NaN is refused
 
     def spent(self, claims: Sequence[Claim]) -> float:
-        """Return the share of the budget that is spent, 1 being all of it; of several resources, the largest share."""
+        """Return the share of the budget that is spent, from 0 to 1; of several resources, the largest share."""
         shares = [_sum(amounts) / budget for amounts, budget in self._resources(claims)]
         return math.inf if any(math.isnan(share) for share in shares) else max(shares)
 
@@ -92,7 +92,7 @@ class BasicFilter(Filter):
 
 
 class RenyiFilter(Filter):
-    """Renyi divergences at one order are added; better than `basic` from a handful of sessions on.
+    """Renyi divergences at one order are added. Better than `basic` for more than a handful of sessions.
 
     >>> round(RenyiFilter(1.0, 1e-5).order, 1)
     18.0
@@ -120,7 +120,7 @@ class RenyiFilter(Filter):
 
 
 class GaussianFilter(Filter):
-    """Squares of mu are added: exact, for Gaussian mechanisms only."""
+    """Squares of mu are added. Exact, for Gaussian mechanisms only."""
 
     name: ClassVar[str] = "gaussian"
 

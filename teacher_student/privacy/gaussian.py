@@ -1,4 +1,4 @@
-"""Exact Gaussian differential privacy, for noise that is integer.
+"""Exact Gaussian differential privacy for integer noise.
 
 The continuous Gaussian mechanism of sensitivity 1 and standard deviation sigma is mu-GDP with mu = 1/sigma (Dong, Roth, Su
 2019). Integer noise is not: moving a discrete Gaussian by one changes it by P(Z = 0) in total variation, and that is *more*
@@ -44,7 +44,7 @@ _SLACK = 1e-11
 """Relative slack, upwards, for rounding errors of double arithmetic."""
 
 _LAST_DIGITS = 4e-15
-"""Relative error of a logarithm of the normal tail, including its argument's rounding; several times what was measured."""
+"""Relative error of a logarithm of the normal tail, including the rounding of its argument; several times the measured error."""
 
 
 def discrete_gaussian_mu(scale: Fraction) -> float:
@@ -59,7 +59,7 @@ def discrete_gaussian_mu(scale: Fraction) -> float:
 
 
 def mu_from_squares(*squares: float) -> float:
-    """Return the mu of a composition whose parts have these sums of mu^2.
+    """Return the mu of a composition of parts with these sums of mu^2.
 
     >>> mu_from_squares(9.0, 16.0)
     5.0
@@ -79,7 +79,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the smallest epsilon at which a mu-GDP mechanism is (epsilon, delta)-DP.
 
-    dp-accounting has the same function, but importing it takes longer than a thousand sessions; the tests compare with it.
+    dp-accounting has the same function, but importing it takes longer than a thousand sessions. The tests compare the two.
 
     >>> gaussian_epsilon(1.0, gaussian_delta(1.0, 2.0))
     2.0000000...
@@ -109,7 +109,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _log_delta(mu: float, epsilon: float) -> float:
-    """Return ln(P_true - e^epsilon P_false). If mu is small the two hardly differ, so their last digits matter."""
+    """Return ln(P_true - e^epsilon P_false). For small mu the two hardly differ, so their last digits matter."""
     if mu == 0:
         return -math.inf
     if not math.isfinite(mu) or math.isnan(epsilon):
@@ -125,7 +125,7 @@ def _log_delta(mu: float, epsilon: float) -> float:
 
 
 def _mass_at_zero(scale: float) -> tuple[float, float]:
-    """Return P(Z = 0) and P(Z != 0): by the sum itself for a small scale, by Poisson's summation formula for a large one."""
+    """Return P(Z = 0) and P(Z != 0): by direct summation for a small scale, by Poisson's summation formula for a large one."""
     if scale < 1:
         elsewhere = 2 * float(np.exp(-((np.arange(1, 40) / scale) ** 2) / 2).sum())
         return 1 / (1 + elsewhere), elsewhere / (1 + elsewhere)

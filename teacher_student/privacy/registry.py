@@ -1,11 +1,11 @@
-"""Which mechanisms there are: each is registered once, whole, with its sampler, and looked up by its name.
+"""The registry of mechanisms: each spec is registered once, gets a sampler, and is looked up by its name.
 
     @register                              @samples(GNMax)                       (`mechanisms.interface`)
     @dataclasses.dataclass(...)            def gnmax(counts, spec, noise): ...
     class GNMax(...): ...
 
-A spec that lacks a piece is refused when it is registered; one without a sampler when its name is first looked up, before
-anything is trained or paid for. Nothing is assumed in the place of what is missing.
+A spec that lacks a piece is refused when it is registered, and one without a sampler when its name is first looked up, before
+anything is trained or paid for. Nothing is assumed in place of a missing piece.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from teacher_student.arguments import ArgumentError, choice
 from teacher_student.privacy.parameters import LabelSpec, MechanismSpec
 
 SAMPLERS_IN = "teacher_student.mechanisms"
-"""Package whose modules are imported when a mechanism is first looked up: a file that is put there is found. A name, not an
-import: privacy knows no other room."""
+"""Package whose modules are imported when a mechanism is first looked up, so that a new file there is found. A name and not an
+import, because `privacy` imports no other package."""
 
 Kind = TypeVar("Kind", bound=type[MechanismSpec])
 Sampler = Callable[..., Any]
@@ -36,7 +36,7 @@ ORDER = (
     "lnmax",
     "exponential",
 )
-"""Mechanisms that come first in tables; the others follow by their names."""
+"""Mechanisms that come first in tables; the others follow in alphabetical order."""
 
 _SPECS: dict[str, type[MechanismSpec]] = {}
 _SAMPLERS: dict[type[MechanismSpec], Sampler] = {}
@@ -45,10 +45,10 @@ _loaded = False
 
 
 def register(kind: Kind) -> Kind:
-    """Enter a mechanism under its name; a class decorator.
+    """Register a mechanism under its name; a class decorator.
 
     Raises:
-        ArgumentError: a piece is missing, or the name is taken. The message names the piece.
+        ArgumentError: a piece is missing, which the message names, or the name is taken.
     """
     if not isinstance(kind, type) or not issubclass(kind, MechanismSpec):
         raise ArgumentError(f"mechanism must be a subclass of MechanismSpec, got {kind!r}")
@@ -60,8 +60,8 @@ def register(kind: Kind) -> Kind:
     for base in kind.__mro__[1:]:
         if base in _SPECS.values():
             raise ArgumentError(
-                f"mechanism {name} must not inherit from {base.__name__}, a mechanism itself: what it does not say would be "
-                f"{base.__name__}'s"
+                f"mechanism {name} must not inherit from {base.__name__}, a mechanism itself, which would silently supply "
+                "the pieces that it lacks"
             )
     lacks = [piece for piece, values in kind.DECLARED.items() if not _declares(kind, piece, values)] or _unwritten(kind)
     if lacks:
@@ -92,12 +92,12 @@ def _family(kind: type[MechanismSpec]) -> str:
 
 
 def attach(kind: type[MechanismSpec], sampler: Sampler) -> None:
-    """Say how answers of `kind` are drawn: a class of `Mechanism`, or a function (see `mechanisms.interface.samples`)."""
+    """Set how answers of `kind` are drawn: by a class that implements `Mechanism`, or by a function (`interface.samples`)."""
     _SAMPLERS[kind] = sampler
 
 
 def sampler_of(spec: MechanismSpec) -> Sampler:
-    """Return what draws the answers of `spec`; of a class that is not registered, what draws those of its nearest base.
+    """Return the sampler of `spec`; for a class that is not registered, the sampler of its nearest base.
 
     Raises:
         ArgumentError: there is none.
@@ -112,12 +112,12 @@ def sampler_of(spec: MechanismSpec) -> Sampler:
 
 
 def attach_box(family: type[MechanismSpec], box: Sampler) -> None:
-    """Say which class of `Mechanism` keeps the caps of a family of specs, whose samplers are functions."""
+    """Set the `Mechanism` class that enforces the caps of a family of specs whose samplers are functions."""
     _BOXES[family] = box
 
 
 def box_of(spec: MechanismSpec) -> Sampler:
-    """Return what makes a `Mechanism` of `spec`: its sampler, if that is a class, else the box of its family.
+    """Return the `Mechanism` class of `spec`: its sampler, if that is a class, else the box of its family.
 
     Raises:
         ArgumentError: there is none.
@@ -132,7 +132,7 @@ def box_of(spec: MechanismSpec) -> Sampler:
 
 
 def load() -> None:
-    """Import every module that may hold a mechanism, once."""
+    """Import every module that may contain a mechanism, once."""
     global _loaded
     if not _loaded:
         _loaded = True
@@ -141,11 +141,11 @@ def load() -> None:
 
 
 class Registry(Mapping[str, type[Any]]):
-    """The mechanisms that release one of several kinds of answers, by name, in the order of tables.
+    """The mechanisms that release certain kinds of answers, by name, in the order of tables.
 
     Args:
-        releases: kinds of answers, of `parameters.RELEASES`.
-        soft_labels: only those that answer soft labels.
+        releases: kinds of answers, from `parameters.RELEASES`.
+        soft_labels: whether to keep only those that answer soft labels.
     """
 
     def __init__(self, *releases: str, soft_labels: bool = False) -> None:
@@ -184,7 +184,7 @@ LABELS = Registry("labels")
 """Mechanisms that release a class for each query."""
 
 SOFT_LABELS = Registry("labels", soft_labels=True)
-"""Those of them that release soft labels, too."""
+"""Those of them that also release soft labels."""
 
 ANSWERING = Registry("labels", "counts", "scores")
 """Mechanisms of one session."""

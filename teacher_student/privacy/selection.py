@@ -1,9 +1,9 @@
-"""The best of several private runs, by a score: its cost, including the runs that were tried and not released.
+"""The cost of releasing the best of several private runs by a score, which pays for the runs that are not released.
 
-A run is one whole session and whatever is computed from its release and public data: a student, and its score. Running a random
-number of times and releasing only the best run costs little more than one run (Liu, Talwar 2019), if nobody learns how many runs
-there were and what the others released. Each run draws its candidate anew and uniformly; the number of candidates does not
-matter.
+A run is one whole session and whatever is computed from its release and public data: a student and its score. Running a random
+number of times and releasing only the best run costs little more than one run (Liu, Talwar 2019), provided that nobody learns how
+many runs there were or what the others released. Each run draws its candidate afresh and uniformly; the number of candidates does
+not matter.
 
 **Theorem** (Papernot, Steinke 2022, arXiv:2110.03620v2, theorem 2, at eta = 1). Let one run be (a, R(a))-RDP for all orders a > 1
 and draw the number of runs from the geometric distribution, P(n) = g (1 - g)^(n - 1), n >= 1. The best run is (a, R'(a))-RDP with
@@ -12,7 +12,7 @@ and draw the number of runs from the geometric distribution, P(n) = g (1 - g)^(n
 
 The mean number of runs is 1/g, a whole number here, so that it can be drawn exactly from integers.
 
-**Release parts.** A session of the stability mechanism differs, with probability `release_delta` at most, from a session M~ for
+**Failure events.** A session of a stability mechanism differs with probability at most `release_delta` from a session M~ for
 which the Renyi bound holds against its neighbour, in either direction: both refuse by the same tests, shifted by one record, and
 release the same labels. Replace every run by M~. The best run then changes with probability at most `release_delta` / g, the
 expected number of runs that change, and the theorem holds for the rest.
@@ -40,7 +40,7 @@ MOST_REPETITIONS = 10_000
 """Largest mean number of runs."""
 
 _STEPS = 10
-"""Halvings of the interval in which the epsilon of one run lies: a thousandth of the budget may stay unspent."""
+"""Bisection steps for the epsilon of one run: up to a thousandth of the budget may stay unspent."""
 
 
 @register
@@ -79,12 +79,12 @@ class PrivateSelection(MechanismSpec):
 
     @property
     def one_session(self) -> MechanismSpec:
-        """The parameters of the session whose labels were released."""
+        """The parameters of the session whose labels are released."""
         return self.session
 
     @property
     def limit(self) -> Limit:
-        """What ends the session whose labels were released."""
+        """The cap of the session whose labels are released."""
         return self.session.limit
 
     @property
@@ -93,31 +93,31 @@ class PrivateSelection(MechanismSpec):
         return self.session.draws
 
     def mutants(self) -> dict[str, Self]:
-        """Return the mistakes that its sessions may have."""
+        """Return the mutants of its sessions."""
         return {name: dataclasses.replace(self, session=wrong) for name, wrong in self.session.mutants().items()}
 
     @classmethod
     def audit_options(cls, cutoff: int, num_queries: int | None, **options: Any) -> dict[str, Any]:
-        """Refuse: its sessions are audited."""
+        """Refuse: audit the mechanism of its sessions instead."""
         del cutoff, num_queries, options
         raise ArgumentError("mechanism must be that of the sessions, got private_selection")
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float, cutoff: int | None, num_queries: int | None, **options: Any) -> Self:
-        """Refuse: `calibrate_selection` needs the mechanism of the sessions, too."""
+        """Refuse: `calibrate_selection` also needs the mechanism of the sessions."""
         del epsilon, delta, cutoff, num_queries, options
         raise ArgumentError("mechanism must be that of the sessions, got private_selection; use calibrate_selection")
 
     @property
     def release_delta(self) -> float:
-        """The delta of the release parts of all sessions that are expected."""
+        """The failure probability of one session times the expected number of sessions."""
         return self.repetitions * self.session.release_delta
 
     def rdp(self, orders: Sequence[float] | Floats) -> Floats:
         """Return the Renyi divergence bound of the theorem at each order."""
         order, log_mean = np.asarray(orders, dtype=np.float64), math.log(self.repetitions)
         run, helping = self.session.rdp(order), self.session.rdp(ORDERS)
-        assert run is not None  # __post_init__ saw to it
+        assert run is not None  # checked by __post_init__
         assert helping is not None
         added = float(np.min((1 - 1 / ORDERS) * helping + log_mean / ORDERS))
         return np.asarray(run + 2 * added + log_mean / (order - 1))
@@ -132,12 +132,12 @@ class PrivateSelection(MechanismSpec):
         return min(1.0, self.release_delta + to_delta(self.rdp, positive_number("epsilon", epsilon)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON, those of the session among them."""
+        """Return the fields as JSON, including those of the session."""
         return {**super().to_dict(), "session": self.session.to_dict()}
 
     @classmethod
     def from_dict(cls, mapping: Mapping[str, Any]) -> Self:
-        """Return what `to_dict` wrote."""
+        """Return the parameters that `to_dict` wrote."""
         session = mapping.get("session")
         if isinstance(session, Mapping) and session.get("mechanism") == cls.mechanism:
             raise ArgumentError("session must be the parameters of one mechanism, got another selection")
@@ -147,7 +147,7 @@ class PrivateSelection(MechanismSpec):
 def calibrate_selection(
     mechanism: str, *, epsilon: float, delta: float, repetitions: int, cutoff: int | None = None, **options: Any
 ) -> PrivateSelection:
-    """Return the selection among sessions of `mechanism` that costs at most `epsilon` at `delta`, all of it counted.
+    """Return the selection among sessions of `mechanism` whose total cost is at most `epsilon` at `delta`.
 
     Args:
         mechanism: of each session.
@@ -158,7 +158,7 @@ def calibrate_selection(
         options: of that mechanism's calibration, such as `num_queries`.
 
     Raises:
-        ArgumentError: an argument out of range, or nothing can be had within the budget.
+        ArgumentError: an argument out of range, or a budget that is too small.
     """
     epsilon, delta = positive_number("epsilon", epsilon), probability("delta", delta)
     runs = positive_integer("repetitions", repetitions, minimum=2, maximum=MOST_REPETITIONS)

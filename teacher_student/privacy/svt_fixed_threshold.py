@@ -1,10 +1,10 @@
-"""`stability`: the default calibration, and `stability_laplace` beside it. One threshold for the whole session.
+"""`stability`, the default mechanism, and `stability_laplace`: a sparse vector with one threshold for the whole session.
 
     rho ~ discrete Gaussian(s), drawn once;  nu fresh for every query;  answer iff distance + nu > w + rho
     RDP(a) <= a / (2 s^2) + T kappa(a) / (a - 1)                     the test part (docs/tight_guarantee.md)
-    delta2  = E_rho[1 - p(-w - rho)^T]                                the release part
+    delta2  = E_rho[1 - p(-w - rho)^T]                                the failure event
 
-The number of queries does not appear: an answer is free, only a refusal is paid.
+The number of queries does not appear: answers are free, only refusals are paid for.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from teacher_student.privacy.svt_rdp import kappa
 from teacher_student.privacy.threshold import RELEASE_SHARE, ThresholdParameters
 
 RATIO = 1.8
-"""Default ratio of the threshold's noise scale to the smallest scale that would be valid if it had all of epsilon."""
+"""Default ratio of the threshold's noise scale to the scale that alone would use all of epsilon."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FixedThreshold(ThresholdParameters):
-    """One discrete Gaussian threshold; subclasses set the law of the query noise."""
+    """One discrete Gaussian threshold. Subclasses set the law of the query noise."""
 
     threshold_noise: ClassVar[str] = "discrete_gaussian"
     redraw: ClassVar[bool] = False
@@ -62,14 +62,14 @@ class FixedThreshold(ThresholdParameters):
         vote_change: str = REPLACED,
         **options: Any,
     ) -> Self:
-        """Spend `epsilon` at `delta`: first s, then b, then the smallest w (a larger s raises delta2, so w comes last).
+        """Choose s, then the smallest b, then the smallest w that together spend `epsilon` at `delta`.
 
         Args:
             epsilon: above 0.
             delta: between 0 and 1.
             cutoff: T.
-            num_queries: not used; any number may be asked.
-            threshold_ratio: r > 1, public: s = r times the scale that alone would use all of epsilon.
+            num_queries: not used, since any number may be asked.
+            threshold_ratio: r > 1, public; s is r times the scale that alone would use all of epsilon.
             vote_change: see `VoteSpec`.
             options: none.
         """
@@ -107,7 +107,7 @@ class StabilityLaplace(FixedThreshold):
 
 
 def smallest_gaussian(epsilon: float, delta: float, largest: float) -> float:
-    """Return the scale at which a Gaussian of sensitivity 1 alone spends `epsilon` at `delta` (Renyi accounting).
+    """Return the scale at which a Gaussian of sensitivity 1 spends `epsilon` at `delta` (Renyi accounting).
 
     Raises:
         ArgumentError: that scale would be above `largest`.

@@ -1,7 +1,7 @@
-"""The price of a refusal when answers are free: kappa of the one-threshold sparse vector (docs/tight_guarantee.md, part 3).
+"""kappa, the Renyi cost of a refusal in the sparse vector with a fixed threshold (docs/tight_guarantee.md, part 3).
 
-With y = d' - w - z, d' the distance under D' and z the threshold's noise there, a query is refused with probability q = p(y)
-under D', and under D, its threshold's noise z + 1, with p = p(y - 2) at most. For a = alpha > 1
+Let d' be the distance under D', z the threshold's noise there, and y = d' - w - z. Under D' a query is refused with probability
+q = p(y); under D, where the threshold's noise is z + 1, with probability at most p = p(y - 2). For a = alpha > 1
 
     kappa(a) = sup over integers y of K(y),   K = ln [ p^a q^(1-a) / (1 - (1-p)^a (1-q)^(1-a)) ],
 
@@ -12,7 +12,7 @@ proof). In y, r rises (the noise is log-concave) and q falls. So on all integers
 
     K <= K(r(y2), q(y1)),     and beyond the last y    K <= K(e^(2/b), q(y)),
 
-so no fine grid is needed: an interval is halved as long as its bound is above the best value found.
+so no fine grid is needed: intervals are halved until their bounds come down to the best value found.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from teacher_student.privacy.distributions import log_answer, log_refusal, log_r
 from teacher_student.privacy.rdp import ORDERS
 
 _REACH = 45
-"""Scales above 0 where the last interval, which has no end, begins: there q < 1e-17."""
+"""Start of the last, unbounded interval, in scales above 0: q < 1e-17 there."""
 
 _INTERVALS = 128
 """Number of initial intervals."""
 
 _TIGHT = 1e-5
-"""Relative distance between the returned bound and the best value found. Any number is valid."""
+"""Relative distance of the returned bound from the best value found. Any number is valid."""
 
 
 def kappa(law: str, scale: Fraction, orders: Floats = ORDERS) -> Floats:
-    """Return an upper bound on kappa, within 1e-5 of it, at each of `orders`, for query noise `law` of `scale`."""
+    """Return an upper bound on kappa, within a relative 1e-5 of it, at each of `orders` for query noise `law` of `scale`."""
     return np.array(_kappa(law, scale, tuple(np.asarray(orders, dtype=np.float64).tolist())))
 
 
@@ -61,7 +61,7 @@ def _kappa(law: str, scale: Fraction, orders: tuple[float, ...]) -> tuple[float,
 
 
 class _Intervals(NamedTuple):
-    """Intervals of integers, both ends included, each for one order (an index). A `high` of `_END` means without end."""
+    """Intervals of integers, both ends included, each for the order at an index. A `high` of `_END` means unbounded."""
 
     order: Integers
     low: Integers
@@ -92,7 +92,7 @@ def _refusals(law: str, y: Integers, scale: Fraction) -> tuple[Floats, Floats]:
 
 
 def _ratio_up_to(law: str, high: Integers, scale: Fraction) -> Floats:
-    """Return ln r at the upper end of intervals; 2 / b, its limit, where there is no end."""
+    """Return ln r at the upper end of intervals; its limit 2 / b for unbounded ones."""
     return np.where(high == _END, 2 / float(scale), log_refusal_ratio(law, np.minimum(high, 2**62), scale))
 
 
@@ -107,5 +107,5 @@ def log_price(a: Floats, log_ratio: Floats, log_q: Floats) -> Floats:
 
 
 def kappa_limit(orders: Floats, b: float) -> Floats:
-    """Return the limit of K at y to infinity, 2a/b - ln(a e^(2/b) - a + 1): there p and q vanish and r is e^(2/b)."""
+    """Return the limit of K for y to infinity, 2a/b - ln(a e^(2/b) - a + 1), where p and q vanish and r is e^(2/b)."""
     return 2 * orders / b - np.log1p(orders * math.expm1(2 / b))

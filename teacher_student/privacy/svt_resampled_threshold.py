@@ -5,8 +5,8 @@ One run, from a fresh threshold to its first refusal, is pure eps0-DP with
     eps0 = 1 / threshold_scale + 2 / query_scale                     2 / lambda at query_scale = 2 lambda
 
 (moving the threshold by one costs 1 / threshold_scale; the refused query may then differ by two). A session is T such runs, and
-split queries cost delta2 = T tau. `stability_paper` composes the runs by the advanced composition theorem with the corrected
-printed constants; `stability_redraw` composes them optimally (Kairouz, Oh, Viswanath 2015).
+its failure event has probability delta2 = T tau. `stability_paper` composes the runs by the advanced composition theorem, with
+the printed constants corrected; `stability_redraw` composes them optimally (see `pure`).
 """
 
 from __future__ import annotations
@@ -16,20 +16,17 @@ import math
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
-import numpy as np
-from scipy.optimize import brentq
-from scipy.special import expit, gammaln, logsumexp
-
 from teacher_student.arguments import ArgumentError, positive_integer
 from teacher_student.privacy.distributions import LARGEST_SUMMED
 from teacher_student.privacy.parameters import REPLACED, refuse_options, round_up, smallest_scale
+from teacher_student.privacy.pure import pure_delta, pure_epsilon
 from teacher_student.privacy.registry import register
 from teacher_student.privacy.threshold import RELEASE_SHARE, ThresholdParameters
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResampledThreshold(ThresholdParameters):
-    """T runs of a pure mechanism."""
+    """T runs of a pure mechanism, composed optimally."""
 
     threshold_noise: ClassVar[str] = "discrete_laplace"
     query_noise: ClassVar[str] = "discrete_laplace"
@@ -47,29 +44,16 @@ class ResampledThreshold(ThresholdParameters):
         return self.run_epsilon, self.cutoff
 
     def _test_epsilon(self, delta: float) -> float:
-        """Invert `optimal_delta`, which is 0 from plain composition on."""
-        total = self.cutoff * self.run_epsilon
-        if optimal_delta(self.run_epsilon, self.cutoff, 0.0) <= delta:
-            return 0.0
-        if optimal_delta(self.run_epsilon, self.cutoff, total * (1 - 1e-12)) > delta:
-            return total
-
-        def over(epsilon: float) -> float:
-            return math.log(optimal_delta(self.run_epsilon, self.cutoff, epsilon) or 1e-300) - math.log(delta)
-
-        found = float(brentq(over, 0.0, total, xtol=1e-12))
-        while over(found) > 0:  # the root is known up to a rounding error: step over to its safe side
-            found = found * (1 + 1e-10) + 1e-12
-        return min(total, found)
+        return pure_epsilon(*self.pure_parts, delta)
 
     def _test_delta(self, epsilon: float) -> float:
-        return optimal_delta(self.run_epsilon, self.cutoff, epsilon)
+        return pure_delta(*self.pure_parts, epsilon)
 
 
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StabilityRedraw(ResampledThreshold):
-    """The printed loop, its T runs composed optimally."""
+    """The printed algorithm with optimal composition."""
 
     mechanism: ClassVar[str] = "stability_redraw"
 
@@ -84,11 +68,11 @@ class StabilityRedraw(ResampledThreshold):
         vote_change: str = REPLACED,
         **options: Any,
     ) -> Self:
-        """Return the smallest lambda that optimal composition allows, then the smallest threshold."""
+        """Take the smallest lambda that optimal composition allows, then the smallest threshold."""
         del num_queries
         refuse_options(options, cls.mechanism, "vote_change")
         share = (1 - RELEASE_SHARE) * delta
-        scale = smallest_scale(lambda tried: optimal_delta(2 / float(tried), cutoff, epsilon) <= share, LARGEST_SUMMED)
+        scale = smallest_scale(lambda tried: pure_delta(2 / float(tried), cutoff, epsilon) <= share, LARGEST_SUMMED)
         if scale is None:
             largest = Fraction(LARGEST_SUMMED)
             least = cls(threshold_scale=largest, query_scale=2 * largest, threshold=0, cutoff=cutoff)._test_epsilon(share)
@@ -100,7 +84,7 @@ class StabilityRedraw(ResampledThreshold):
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StabilityPaper(ResampledThreshold):
-    """The printed calibration with the fewest corrections that make its theorem true.
+    """The printed algorithm and constants, with the fewest corrections that make the theorem true.
 
     Attributes:
         num_queries: m, the most queries that may be asked; the threshold grows with its logarithm.
@@ -116,11 +100,11 @@ class StabilityPaper(ResampledThreshold):
 
     @property
     def max_asked(self) -> float:
-        """The queries that the threshold was set for."""
+        """The number of queries for which the threshold was set."""
         return self.num_queries
 
     def _test_epsilon(self, delta: float) -> float:
-        """Advanced composition of T runs (Dwork, Rothblum, Vadhan 2010), or plain composition where that is less."""
+        """Return that of advanced composition (Dwork, Rothblum, Vadhan 2010), or of basic composition if that is less."""
         eps0, runs = self.run_epsilon, self.cutoff
         return min(runs * eps0, math.sqrt(2 * runs * math.log(1 / delta)) * eps0 + runs * eps0 * _expm1(eps0))
 
@@ -152,7 +136,7 @@ class StabilityPaper(ResampledThreshold):
     def calibrate_soft(cls, *, epsilon: float, delta: float, cutoff: int, num_queries: int | None = None, **options: Any) -> Self:
         """Set lambda = sqrt(64 T ln(2/delta)) / epsilon, w = 2 lambda ln(4 m / delta), unit budget U = 2 T (algorithm 4, line 1).
 
-        These are the hard-label constants for 2 T refusals among 2 m questions: a query may ask two.
+        These are the hard-label constants for 2 T refusals among 2 m questions, since a query may ask two.
         """
         refuse_options(options, cls.mechanism)
         queries = positive_integer("num_queries", num_queries)
@@ -170,12 +154,12 @@ class StabilityPaper(ResampledThreshold):
 
 
 def _expm1(value: float) -> float:
-    """Return e^value - 1, or a large number where a double would overflow: there plain composition is the better bound."""
+    """Return e^value - 1, or a large number where that would overflow; basic composition is the better bound there."""
     return math.expm1(min(value, 700.0))
 
 
 def _check_printed(epsilon: float, delta: float, runs: int) -> Fraction:
-    """Return the printed lambda, rounded up, if the theorem holds for it."""
+    """Return the printed lambda, rounded up; refuse it if the theorem does not hold for it."""
     scale = printed_scale(epsilon, delta, runs)
     if scale > LARGEST_SUMMED:
         least = epsilon * scale / LARGEST_SUMMED
@@ -191,34 +175,14 @@ def _check_printed(epsilon: float, delta: float, runs: int) -> Fraction:
 
 
 def printed_scale(epsilon: float, delta: float, cutoff: int) -> float:
-    """Return the printed lambda = sqrt(32 T ln(2/delta)) / epsilon, not rounded."""
+    """Return the printed lambda = sqrt(32 T ln(2/delta)) / epsilon, before rounding."""
     return math.sqrt(32 * cutoff * math.log(2 / delta)) / epsilon
 
 
 def _largest_printed_epsilon(delta: float, runs: int) -> float:
     """Solve T eps0 expm1(eps0) = epsilon / 2 for epsilon, where eps0 = c epsilon / sqrt(T) with c = 2 / sqrt(32 ln(2/delta)).
 
-    With plain composition, T eps0 <= epsilon, any epsilon will do: that is T <= 8 ln(2/delta).
+    Basic composition covers any epsilon if T eps0 <= epsilon, that is, if T <= 8 ln(2/delta).
     """
     slope = 2 / printed_scale(1.0, delta, runs)
     return math.log1p(1 / (2 * runs * slope)) / slope
-
-
-def optimal_delta(run_epsilon: float, runs: int, epsilon: float) -> float:
-    """Return the smallest delta at `epsilon` of `runs` adaptive pure mechanisms (Kairouz, Oh, Viswanath 2015, theorem 3.3).
-
-    The worst case is randomised response: with l of the runs pointing away, the loss is (runs - 2 l) run_epsilon. Terms are
-    positive, so that nothing cancels; those 60 sqrt(runs) away from the mean weigh less than e^-7000 (Hoeffding).
-    """
-    reach, mean = math.ceil(60 * math.sqrt(runs)), runs * float(expit(-run_epsilon))
-    away = np.arange(max(0, math.floor(mean) - reach), min(runs, math.ceil(mean) + reach) + 1)
-    away = away[(runs - 2 * away) * run_epsilon > epsilon]
-    if runs * run_epsilon <= epsilon:
-        return 0.0
-    if not len(away):
-        return 1e-300
-    loss = (runs - 2 * away) * run_epsilon
-    log_binomial = gammaln(runs + 1) - gammaln(away + 1) - gammaln(runs - away + 1)
-    log_mass = log_binomial + (runs - away) * run_epsilon - runs * np.logaddexp(0, run_epsilon)
-    terms = log_mass + np.log(-np.expm1(epsilon - loss))
-    return float(np.exp(min(0.0, logsumexp(terms)))) * (1 + 1e-9 + 1e-14 * runs) + 1e-300

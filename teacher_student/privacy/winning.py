@@ -1,7 +1,7 @@
-"""How likely a class is to win a noisy vote, and how many answers to expect: numbers for specs. No data, no noise is drawn.
+"""Probabilities that a class wins a noisy vote, and expected numbers of answers. Uses no data and draws no noise.
 
-`win_probability` takes noise as continuous and fresh for every class: fast, and off by about the chance of a tie. It serves
-planners. `argmax_law` is the exact law of integer noise, ties to the lowest label.
+`win_probability` treats noise as continuous and fresh for every class. It is fast, off by about the probability of a tie, and
+meant for planners. `argmax_law` is the exact law of integer noise, with ties to the lowest label.
 
 | law | density of the noise on a count, in units of its scale |
 |---|---|
@@ -24,7 +24,7 @@ from teacher_student.privacy.distributions import Window
 LAWS = ("gaussian", "laplace", "gumbel", "exponential")
 
 _FINE, _COARSE, _FEW_ROWS = 4000, 64, 4
-"""Points of an integral over the winner's noise, where there are few rows, and where there are many."""
+"""Points of an integral over the winner's noise for few rows and for many, and the largest number of few rows."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 
@@ -61,8 +61,8 @@ def win_probability(law: str, leads: Floats, times: Floats | None = None) -> Flo
 def _exponential(leads: Floats, times: Floats) -> Floats:
     """Return P = e^-m times the integral over u in (0, 1) of prod (1 - e^-(m + lead) u), m = max(0, -leads).
 
-    The class wins with noise t if every other one has less than t + lead; u is e^-(t - m). A polynomial: 64 Gauss-Legendre points
-    are exact up to 128 other classes.
+    The class wins with noise t if every other class has less than t + lead; u is e^-(t - m). The integrand is a polynomial, for
+    which 64 Gauss-Legendre points are exact up to 128 other classes.
     """
     behind = np.maximum(0, -leads.min(axis=1, initial=0))[:, np.newaxis]
     u = ((_NODES + 1) / 2)[:, np.newaxis, np.newaxis]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -10,10 +9,9 @@ import pytest
 
 from teacher_student.auditing.exact import QueryPair, ThresholdLaw, outcomes
 from teacher_student.auditing.laws import discrete_gaussian, discrete_laplace
-from teacher_student.auditing.outcomes import Outcomes, compose
+from teacher_student.auditing.outcomes import Outcomes
 from teacher_student.privacy import Stability, StabilityRedraw
 from teacher_student.privacy.gaussian import discrete_gaussian_mu, gaussian_delta
-from teacher_student.privacy.svt_resampled_threshold import optimal_delta
 
 
 def _shifted(law, by=1):
@@ -39,14 +37,6 @@ def test_the_price_of_a_refusal_is_sound_and_attained(cutoff, order):
         assert exact.renyi(order) <= claimed
         reached.append(exact.renyi(order))
     assert max(reached) >= (0.99 if order < 3 else 0.7) * claimed
-
-
-@pytest.mark.parametrize(("run_epsilon", "runs"), [(0.5, 1), (0.3, 4), (1.0, 7)])
-@pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.1])
-def test_optimal_composition_is_that_of_randomised_response(run_epsilon, runs, epsilon):
-    share = 1 / (1 + math.exp(run_epsilon))
-    response = compose(Outcomes(np.array([1 - share, share]), np.array([share, 1 - share])), runs)
-    assert optimal_delta(run_epsilon, runs, epsilon) == pytest.approx(response.divergence(epsilon).lower, abs=1e-9)
 
 
 def test_a_run_is_exactly_as_private_as_stated():

@@ -28,8 +28,8 @@ from teacher_student.privacy import (
     calibrate,
 )
 from teacher_student.privacy.accountant import INTERVAL, _loss_masses
-from teacher_student.privacy.calibration import REGISTRY
 from teacher_student.privacy.gaussian import gaussian_epsilon
+from teacher_student.privacy.registry import LABELS
 
 DELTA = 1e-5
 
@@ -154,7 +154,7 @@ def others() -> list[str]:
 @pytest.mark.parametrize("check", [name for name in vars(CostContract) if name.startswith("test_")])
 @pytest.mark.parametrize("mechanism", others())
 def test_every_other_mechanism_is_under_the_contract(mechanism: str, check: str) -> None:
-    options = REGISTRY[mechanism].audit_options(100, None)
+    options = LABELS[mechanism].audit_options(100, None)
     contract = type("Contract", (CostContract,), {"parameters": calibrate(mechanism, epsilon=1.0, delta=DELTA, **options)})
     getattr(contract(), check)()
 

@@ -1,4 +1,4 @@
-"""`calibrate` meets what it is asked, quickly, or says in one line what it could meet."""
+"""`calibrate` meets every request or names, in one line, one that it could meet."""
 
 import dataclasses
 import math
@@ -10,6 +10,7 @@ import pytest
 from teacher_student.arguments import ArgumentError
 from teacher_student.privacy import MECHANISMS, Stability, calibrate, calibrate_soft, parameters_from_dict
 from teacher_student.privacy.parameters import check_scale, round_up, smallest_scale
+from teacher_student.privacy.svt_fixed_threshold import smallest_gaussian
 
 STABILITY = ["stability", "stability_laplace", "stability_redraw", "stability_paper"]
 GOOD = {"epsilon": 1.0, "delta": 1e-5, "cutoff": 50, "num_queries": 1000}
@@ -96,6 +97,14 @@ def test_bad_requests_are_one_clear_line(change, message):
     assert "\n" not in str(refused.value)
 
 
+def test_the_smallest_feasible_epsilon_is_named():
+    with pytest.raises(ArgumentError, match="epsilon must be at least") as refused:
+        smallest_gaussian(1e-6, 1e-5, 50.0)
+    feasible = float(str(refused.value).split("at least ")[1].split()[0])
+    assert smallest_gaussian(1.1 * feasible, 1e-5, 50.0) <= 50
+
+
+@pytest.mark.slow
 def test_a_refused_epsilon_names_one_that_is_feasible():
     with pytest.raises(ArgumentError, match="epsilon must be at least") as refused:
         calibrate("stability", epsilon=1e-6, delta=1e-5, cutoff=50)

@@ -10,34 +10,9 @@ import pytest
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.privacy import StabilityPaper, StabilityRedraw, calibrate, calibrate_soft
-from teacher_student.privacy.pure import pure_delta
-from teacher_student.privacy.svt_resampled_threshold import optimal_delta
 
 
-@pytest.mark.parametrize("runs", [1, 2, 5, 9])
-@pytest.mark.parametrize("epsilon", [0.0, 0.31, 1.3, 4.0])
-def test_optimal_composition_is_that_of_randomised_responses(runs, epsilon):
-    eps0 = 0.47
-    wrong = 1 / (1 + math.exp(eps0))
-    apart = 0.0
-    for pattern in itertools.product([True, False], repeat=runs):
-        flips = sum(pattern)
-        here = wrong**flips * (1 - wrong) ** (runs - flips)
-        there = (1 - wrong) ** flips * wrong ** (runs - flips)
-        apart += max(0.0, here - math.exp(epsilon) * there)
-    assert optimal_delta(eps0, runs, epsilon) == pytest.approx(apart, rel=1e-7, abs=1e-299)
-    assert optimal_delta(eps0, runs, epsilon) >= apart * (1 - 1e-12)
-
-
-@pytest.mark.parametrize(
-    ("eps0", "runs", "epsilon"), [(0.0011, 10_000, 0.5), (0.03, 300, 1.0), (1e-3, 1_000_000, 4.0), (2.0, 40, 30.0)]
-)
-def test_two_ways_to_sum_it_agree(eps0, runs, epsilon):
-    assert optimal_delta(eps0, runs, epsilon) == pytest.approx(pure_delta(eps0, runs, epsilon), rel=3e-7)
-
-
-def test_plain_composition_has_no_delta():
-    assert optimal_delta(0.25, 4, 1.0) == 0.0
+def test_basic_composition_needs_no_delta():
     five = StabilityRedraw(threshold_scale=Fraction(200), query_scale=Fraction(400), threshold=90_000, cutoff=5)
     assert five.epsilon(1e-12) <= 0.05
 
