@@ -8,8 +8,8 @@ still be paid and the next query is refused with probability p under D and q und
 
 Any convex function U_t >= U_(t-1) that is at least its own right-hand side bounds V_t, for any number of queries. `worth` builds
 such a U_t on a grid. It is linear between grid points and its right-hand side convex, so grid points suffice. Finitely many pairs
-(p, q) stand for all integers y, as the intervals of `svt_rdp` do. The delta of the test part is the mean of U_T over the threshold's
-noise. At the scales of the Renyi accountant this epsilon is about 5 % smaller.
+(p, q) stand for all integers y, as the intervals of `svt_rdp` do. The delta of the test part is the mean of U_T over the noise of
+the threshold. At the scales of the Renyi accountant this epsilon is about 5 % smaller.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     RDP(a) <= a / (2 s^2) + T kappa(a) / (a - 1)                     the test part (docs/tight_guarantee.md)
     delta2  = E_rho[1 - p(-w - rho)^T]                                the failure event
 
-The number of queries does not appear: answers are free, only refusals are paid for. For few refusals value iteration bounds the test
-part more closely (`accountant="numerical"`, see `svt_exact`).
+The number of queries does not appear: answers are free, only refusals are paid for. For few refusals, value iteration bounds
+the test part more closely (`accountant="numerical"`, see `svt_exact`).
 """
 
 from __future__ import annotations
