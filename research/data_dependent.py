@@ -1,9 +1,9 @@
 """The data-dependent Renyi bound of PATE: what these votes would cost. A diagnostic; **not releasable**.
 
 Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson 2018 (arXiv:1802.08908v1), theorem 6, propositions 7, 8, 10. The number
-printed here depends on the private votes. To publish it, to stop when it is spent, or to choose a parameter by it leaks; the
-papers that did so needed a smooth-sensitivity release on top. This project's guarantees never use it (see `noisy_max`); it is
-here because the published figures of the field are of this kind. It is the cost of the papers' continuous noise.
+printed here depends on the private votes. Publishing it, stopping when it is spent, or choosing a parameter by it leaks; papers
+that do so need an additional smooth-sensitivity release. This project's guarantees never use it (see `noisy_max`). It is here
+because the published figures of the field are of this kind. It is the cost of the papers' continuous noise.
 
 Theorem 6. Let the most likely outcome have probability 1 - q, and let the mechanism satisfy RDP (mu1, e1) and (mu2, e2). Then for
 orders 1 < a <= mu1, if mu2 > 1 and q <= exp((mu2 - 1) e2) / (mu1/(mu1-1) * mu2/(mu2-1))^mu2, its RDP at a is at most
@@ -34,9 +34,9 @@ class Diagnosis:
 
     Attributes:
         epsilon: data-dependent, by the classic conversion RDP + ln(1/delta) / (order - 1).
-        order: the order at which it is least.
+        order: the order at which it is smallest.
         expected_answers: queries expected to pass the test.
-        releasable: never.
+        releasable: whether it may be published: never.
     """
 
     epsilon: float
@@ -55,7 +55,7 @@ def diagnose(
         counts: votes per class, shape (num_queries, num_classes): private.
         delta: strictly between 0 and 1.
         query_scale: sigma of the noise on each count.
-        threshold: noisy votes wanted; None for GNMax.
+        threshold: noisy votes that the winner needs; None for GNMax.
         threshold_scale: sigma of the test's noise.
 
     Raises:
@@ -111,7 +111,7 @@ def theorem_6(log_q: Floats, variance: float) -> Floats:
     log_q = log_q[:, None]
     mu2 = np.sqrt(-log_q * variance)
     mu1 = mu2 + 1
-    with np.errstate(all="ignore"):  # where the theorem does not apply, its terms may be anything
+    with np.errstate(all="ignore"):  # the terms are arbitrary where the theorem does not apply
         e1, e2 = mu1 / variance, mu2 / variance
         ceiling = (mu2 - 1) * e2 - mu2 * (np.log1p(1 / (mu1 - 1)) + np.log1p(1 / (mu2 - 1)))
         applies = (mu2 > 1) & (log_q <= ceiling) & (log_q + e2 < 0) & (mu1 >= ORDERS)

@@ -2,14 +2,14 @@
 
 Research for now: no learner of a run uses it yet.
 
-There is nothing to train. A voter is one person (one id): where a person has several records, the nearest of them casts the vote,
-so that a person has at most one vote on a point and at most `votes` votes in all. On every other point the voter abstains.
-Private-kNN (Zhu, Yu, Chandraker, Wang, CVPR 2020) has the same voters with another mechanism.
+There is nothing to train. A voter is one person (one id). If a person has several records, the nearest of them casts the vote, so
+a person has at most one vote on a point and at most `votes` votes in all. On every other point the voter abstains. Private-kNN
+(Zhu, Yu, Chandraker, Wang, CVPR 2020) has the same voters with another mechanism.
 
-A person's votes depend on that person's records and on public points alone, to the last bit. Features are rounded to a public
-grid of integers first. Squared distances are then integers below 2^24, which float32 matrix products compute exactly in any order
-of summation, so neither the batch nor the BLAS library can change one. Of points at the same distance the first one counts as
-nearer.
+A person's votes depend on that person's records and on public points alone, to the last bit. Features are first rounded to a
+public grid of integers. Squared distances are then integers below 2^24, which float32 matrix products compute exactly in any
+order of summation, so neither the batch nor the BLAS library can change a vote. Of points at the same distance, the first one
+counts as nearer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FINEST = 255
 _BLOCK_CELLS = 2**23
 """Distances computed at a time: 32 MB."""
 _QUANTILE = 0.999
-"""Share of the public values that the grid covers; values further out are moved to its edge."""
+"""Share of the public values that the grid covers; values outside are moved to its edge."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -137,7 +137,7 @@ def _nearest(distances: Tensor, number: int) -> Tensor:
     if number == points:
         return torch.arange(points).expand(len(distances), points)
     values, columns = torch.topk(distances, number + 1, dim=1, largest=False)
-    tied = torch.nonzero(values[:, number - 1] == values[:, number]).ravel()  # which of the equal ones topk takes is not said
+    tied = torch.nonzero(values[:, number - 1] == values[:, number]).ravel()  # topk may take any of equal values
     found = columns[:, :number].clone()
     if len(tied):
         found[tied] = torch.argsort(distances[tied], dim=1, stable=True)[:, :number]

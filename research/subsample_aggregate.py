@@ -1,4 +1,4 @@
-"""A_subSamp: any queries at all, made stable by asking disjoint shards and taking the plurality.
+"""A_subSamp: answer arbitrary queries by asking disjoint shards and releasing stable pluralities.
 
 Bassily, Thakkar, Thakurta 2018 (arXiv:1803.05101v2), algorithm 4 (sample and aggregate).
 
@@ -22,12 +22,12 @@ The box, in our words:
 | A_OQR | `online_release.OnlineRelease` |
 
 Deviations from the paper:
-- Line 1: the printed constant does not give its theorem; `num_teachers_for` says what does.
+- Line 1: the printed constant does not imply its theorem; `num_teachers_for` has one that does.
 - Line 2: "arbitrarily" is not enough. One record may touch one shard only, on both of two neighbouring datasets; under add/remove
-  only a keyed assignment by record id does that (`teacher_student.data.assign_shards`). Shards are then uneven, some empty.
-- Line 4: a shard on which the query fails, or whose answer is outside the range, abstains: a failure is that shard's own and must
-  not show. Line 5: the distance is halved (see `stability`).
-- Queries may be chosen one after the other, seeing earlier answers: lines 3 to 7 run query by query here.
+  only a keyed assignment by record id ensures this (`teacher_student.data.assign_shards`). Shards are then uneven, some empty.
+- Line 4: a shard on which the query fails, or whose answer is outside the range, abstains, because a failure depends on that
+  shard alone and must not show. Line 5: the distance is halved (see `stability`).
+- Queries may be chosen one after another, depending on earlier answers: here lines 3 to 7 run query by query.
 
 The pipeline does the same at scale: teachers are trained once, predict in bulk, and a session takes their vote counts.
 """
@@ -57,7 +57,7 @@ def sub_sample_and_aggregate(
     parameters: ThresholdParameters,
     noise: Noise,
 ) -> Iterator[int]:
-    """Answer each query by the plurality of its answers on the shards, where that is stable.
+    """Answer each query by the plurality of its answers on the shards, if the plurality is stable.
 
     Args:
         shards: disjoint parts of the private data (lines 1 and 2 are done).
@@ -102,7 +102,7 @@ def num_teachers_for(parameters: ThresholdParameters, *, num_queries: int, failu
 def _ask(query: Callable[[Shard], int], shard: Shard) -> int:
     try:
         return int(query(shard))
-    except Exception:  # noqa: BLE001 - whatever fails on one shard is private to it and becomes an abstention
+    except Exception:  # noqa: BLE001 - any failure depends on this shard alone and becomes an abstention
         return ABSTAIN
 
 

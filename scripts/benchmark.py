@@ -1,4 +1,4 @@
-"""Measure teachers, votes and mechanisms against the usual ways; the same as `teacher-student benchmark` (see --help)."""
+"""Compare teachers, votes and mechanisms with common implementations; the same as `teacher-student benchmark` (see --help)."""
 
 import sys
 

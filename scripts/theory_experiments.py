@@ -1,4 +1,4 @@
-"""Hold the theorems against measurements: sample sizes, PAC sweeps, stability of descent, the paper's example.
+"""Compare the theorems with measurements: sample sizes, PAC sweeps, stability of descent, the paper's example.
 
 python scripts/theory_experiments.py sizes --vc-dimension 10 --alpha 0.05 --beta 0.05 --epsilon 1 --delta 1e-6
 python scripts/theory_experiments.py pac --out DIR          tables, slopes and log-log plots; minutes (--quick: seconds)
@@ -37,7 +37,7 @@ DIMENSION = 4
 
 
 def private_release(epsilon: float, delta: float = DELTA) -> Release:
-    """Return the default mechanism, calibrated for the cutoff that it is called with, on the system's noise."""
+    """Return the default mechanism, calibrated for the cutoff that it is called with, on the noise of the operating system."""
 
     def release(counts: Integers, cutoff: int) -> Integers:
         mechanism, noise = build_mechanism(calibrate("stability", epsilon=epsilon, delta=delta, cutoff=cutoff)), SystemNoise()
@@ -48,7 +48,7 @@ def private_release(epsilon: float, delta: float = DELTA) -> Release:
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """One sweep: along which size, on which task, and the exponent that the paper states for it."""
+    """One sweep: the size that grows, the task, and the exponent that the paper states."""
 
     name: str
     axis: str
@@ -60,7 +60,7 @@ class Series:
 
 
 def all_series(quick: bool) -> list[Series]:
-    """Return the sweeps, at sizes where the mechanism answers. For halfspaces the teachers' error is assumed, and checked."""
+    """Return the sweeps, at sizes where the mechanism answers. For halfspaces the teachers' error is assumed, then checked."""
     doubled = [2**power for power in range(3 if quick else 5)]
     flat, noisy, space, rough = thresholds(), thresholds(0.1), halfspaces(DIMENSION), halfspaces(DIMENSION, 0.1)
 
@@ -134,7 +134,7 @@ def pac(out: Path, *, quick: bool) -> list[dict[str, object]]:
         rows = run_series(series, 1 if quick else 3)
         name = f"{series.name} {series.axis}".replace(", ", "_").replace(" ", "_")
         if len(rows) < 2:
-            print(f"{series.name}: the theorem promises nothing at these sizes")
+            print(f"{series.name}: the theorem gives no bound at these sizes")
             continue
         write_csv(out / f"{name}.csv", [dataclasses.asdict(row) for row in rows])
         plot(series, rows, out / f"{name}.png")
@@ -169,7 +169,7 @@ def draw_in_ball(num_datasets: int, num_examples: int, generator: np.random.Gene
 
 
 def write_csv(path: Path, rows: Sequence[dict[str, object]]) -> None:
-    """Write rows of equal keys."""
+    """Write rows that share their keys."""
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else ["empty"])
         writer.writeheader()

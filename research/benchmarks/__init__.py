@@ -1,1 +1,1 @@
-"""What `teacher-student benchmark` measures: ratios against the usual ways, interleaved in one run."""
+"""What `teacher-student benchmark` measures: ratios to common implementations, interleaved in one run."""

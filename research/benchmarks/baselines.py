@@ -1,4 +1,4 @@
-"""Teachers trained one at a time, in the four ways that people do it. All take the same steps on the same shard."""
+"""Teachers trained one at a time, in four common ways. All take the same steps on the same shard."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from teacher_student.teachers import TrainingSettings
 
 
 def optimizer_of(module: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """PyTorch's optimiser as everybody calls it."""
+    """Return PyTorch's own optimiser."""
     if settings.optimizer == "sgd":
         return torch.optim.SGD(module.parameters(), lr=settings.learning_rate, momentum=settings.momentum)
     return torch.optim.Adam(module.parameters(), lr=settings.learning_rate)
@@ -45,7 +45,7 @@ def plain_loop(network: Callable[[], nn.Module], features: Tensor, labels: Tenso
 
 
 def loader_of(features: Tensor, labels: Tensor, settings: TrainingSettings) -> DataLoader[Any]:
-    """A DataLoader in this process."""
+    """Return a DataLoader that works in this process."""
     drop_last = len(labels) >= settings.batch_size
     return DataLoader(TensorDataset(features, labels), settings.batch_size, shuffle=True, drop_last=drop_last)
 
@@ -62,7 +62,7 @@ def loader_loop(network: Callable[[], nn.Module], features: Tensor, labels: Tens
 
 
 class One(lightning.LightningModule):
-    """One teacher as people write it."""
+    """A LightningModule of one teacher, as it is usually written."""
 
     def __init__(self, network: nn.Module, settings: TrainingSettings) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class One(lightning.LightningModule):
         return loss
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """The optimiser."""
+        """Return the optimiser."""
         return optimizer_of(self, self.settings)
 
 
@@ -96,7 +96,7 @@ def lean_lightning(network: Callable[[], nn.Module], features: Tensor, labels: T
 
 
 def default_lightning(network: Callable[[], nn.Module], features: Tensor, labels: Tensor, settings: TrainingSettings) -> None:
-    """(d) A Lightning fit as it comes: progress bar, logger, checkpoints."""
+    """(d) A Lightning fit with its defaults: progress bar, logger, checkpoints."""
     with tempfile.TemporaryDirectory() as folder:
         _fit(network, features, labels, settings, default_root_dir=folder)
 

@@ -1,4 +1,4 @@
-"""Measure teachers, votes and mechanisms against the usual ways, in one run, and print ratios.
+"""Compare teachers, votes and mechanisms with common implementations, in one run, and print ratios.
 
 teacher-student benchmark --only teachers --networks mlp-784-128 --teachers 250
 """
@@ -37,16 +37,16 @@ def read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", choices=PARTS, action="append", help="default: all")
     parser.add_argument("--networks", nargs="+", help="default: all")
     parser.add_argument("--teachers", nargs="+", type=int, default=[10, 250, 1000], help="numbers of teachers k")
-    parser.add_argument("--samples", type=int, default=5, help="turns of every contender")
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: this process's, for a busy machine")
-    parser.add_argument("--accelerator", choices=("cpu", "gpu"), default="cpu", help="of the part teachers, all contenders")
+    parser.add_argument("--samples", type=int, default=5, help="samples of each contender")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: time of this process, for a busy machine")
+    parser.add_argument("--accelerator", choices=("cpu", "gpu"), default="cpu", help="for the part teachers, all contenders")
     parser.add_argument("--threads", type=int, help="threads of torch")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     return parser.parse_args(arguments)
 
 
 def labelling(samples: int, clock: str) -> dict[str, Any]:
-    """Measure the mechanism, which needs no torch."""
+    """Measure the mechanism; this needs no torch."""
     from research.benchmarks import mechanisms
 
     return mechanisms.labelling(samples, clock)
@@ -76,7 +76,7 @@ def print_table(console: Console, title: str, rows: list[dict[str, Any]]) -> Non
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for."""
+    """Run the parts that were requested."""
     options = read(arguments)
     if options.threads:
         torch.set_num_threads(options.threads)

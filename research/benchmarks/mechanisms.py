@@ -1,4 +1,4 @@
-"""Labelling a million queries from counts, against drawing the noise it needs and against a loop in Python."""
+"""Labelling a million queries from counts, compared with drawing the noise alone and with a loop in Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from teacher_student.privacy import Stability
 def labelling(samples: int, clock: str, queries: int = 1_000_000) -> dict[str, Any]:
     """Return seconds for each part; the loop runs on a fiftieth of the queries and is scaled."""
     generator = np.random.default_rng(0)
-    top = generator.integers(9_000, 10_001, queries)  # of 10,000 teachers: so clear that the session does not halt
+    top = generator.integers(9_000, 10_001, queries)  # of 10,000 teachers: clear enough that the session does not halt
     counts = np.stack([top, 10_000 - top], axis=1).astype(np.uint16)
     parameters = Stability.calibrate(epsilon=1.0, delta=1e-5, cutoff=100)
     mechanism = build_mechanism(parameters)

@@ -1,4 +1,4 @@
-"""DP-SGD on the same records: the peer that tables of private models should hold. Needs opacus (development only)."""
+"""DP-SGD on the same records, a baseline for tables of private models. Needs opacus (development only)."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def fit_dp_sgd(
 ) -> nn.Module:
     """Return a logistic regression on the student's columns, trained by DP-SGD with Poisson sampling (Opacus).
 
-    Its noise is Opacus' own, from a seeded generator and in floating point: a measure for tables, not a private release. Where
-    records name their users, each user's mean gradient is clipped, and whole users are protected, as by teachers.
+    Its noise is that of Opacus, from a seeded generator and in floating point: good for tables, but not a private release. If
+    records name their users, each user's mean gradient is clipped, and whole users are protected, as they are by teachers.
 
     Args:
-        dataset: whose records, in the student's columns, it learns from; the input scaling is a student's, of public points.
+        dataset: its private records, in the student's columns, are learned; inputs are scaled by public points, as for students.
         epsilon: of the whole training, add_remove.
-        delta: likewise.
+        delta: of the whole training.
         seed: of sampling and noise.
         learning_rate: of plain SGD.
-        clip: norm at which each user's gradient is cut off.
+        clip: norm to which each user's gradient is clipped.
         epochs: expected passes.
-        batch: expected number of users in a step; None for all of them in each.
+        batch: expected number of users in a step; None for all users in every step.
     """
     from opacus import PrivacyEngine
 
@@ -60,7 +60,7 @@ def fit_dp_sgd(
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
     loader = DataLoader(users, batch_size=len(users) if batch is None else min(batch, len(users)))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Opacus: it says that its noise is not secure, as does this docstring
+        warnings.simplefilter("ignore")  # Opacus warns that its noise is not secure, as the docstring says
         private, optimizer, loader = PrivacyEngine().make_private_with_epsilon(
             module=model,
             optimizer=optimizer,

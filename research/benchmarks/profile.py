@@ -1,4 +1,4 @@
-"""Where a teacher's training time goes, and what its matrix products alone would leave: the bound on any engine."""
+"""Where a teacher's training time goes, and the bound on any engine: the share that its matrix products alone would leave."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = {
     "batches": ("index_select", "index", "copy_"),
     "starts": ("uniform_", "normal_", "stack", "cat"),
 }
-"""Kinds of work, by how the names of PyTorch's operations begin."""
+"""Kinds of work, by the prefixes of the names of PyTorch's operations."""
 
 
 def shares(name: str, samples: int, clock: str, k: int = 250, few: int = 24) -> dict[str, Any]:

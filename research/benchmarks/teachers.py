@@ -45,7 +45,7 @@ class Case:
     settings: TrainingSettings
 
     def operations(self) -> float:
-        """Floating-point operations of one teacher's products, in all its steps: forward and backward, without any for inputs."""
+        """Floating-point operations of one teacher's products, in all its steps: forward and backward, no input gradients."""
         network, size = self.network(), self.settings.batch_size
         with FlopCounterMode(display=False) as counter:
             functional.cross_entropy(network(torch.zeros(size, *self.shape)), torch.zeros(size, dtype=torch.int64)).backward()
@@ -63,7 +63,7 @@ CASES = {
 
 
 def made(case: Case, teachers: int, k: int) -> tuple[Any, Any, Any, Any]:
-    """Records of `teachers` shards as large as those of `k` teachers on all records."""
+    """Return records for `teachers` shards, each as large as a shard of `k` teachers on all records."""
     size = RECORDS // k
     generator = np.random.default_rng(0)
     features = generator.standard_normal((teachers * size, *case.shape), dtype=np.float32)
@@ -72,7 +72,7 @@ def made(case: Case, teachers: int, k: int) -> tuple[Any, Any, Any, Any]:
 
 
 def trained_of(case: Case, k: int, accelerator: str = "cpu") -> int:
-    """Teachers that a turn trains, of k. They bear all that is done once for k: the engine, its rehearsal, Lightning's start."""
+    """Return how many of k teachers a turn trains. They bear the work done once for k: engine, rehearsal, Lightning."""
     images = len(case.shape) == 3
     return k if accelerator == "gpu" else min(k, 12 if images else 120)
 
@@ -84,7 +84,7 @@ def trained(case: Case, data: tuple[Any, Any, Any, Any], accelerator: str = "cpu
 
 
 def contenders(case: Case, k: int, accelerator: str) -> Iterator[tuple[str, Callable[[], float]]]:
-    """Name every way of training; each call returns how many teachers it has trained."""
+    """Yield the name of each way of training with a call that returns how many teachers it has trained."""
     data = made(case, trained_of(case, k, accelerator), k)
 
     def ours() -> float:

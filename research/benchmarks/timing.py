@@ -1,4 +1,4 @@
-"""Interleaved samples: the contenders take turns, so that a busy machine slows all of them, and ratios are medians."""
+"""Interleaved samples: the contenders take turns, so a busy machine slows all of them, and ratios are medians."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def interleaved(contenders: Mapping[str, Callable[[], float]], samples: int, clo
 
     Args:
         contenders: name -> a function that does some work and returns its amount.
-        samples: turns, after a first one that only warms up.
+        samples: number of turns, after a first one for warming up.
         clock: "wall" or "cpu" (of this process).
     """
     now = CLOCKS[clock]

@@ -1,7 +1,7 @@
-"""The paper's theorems as functions, estimators of what they assume, and experiments that hold them against measurements.
+"""The paper's theorems as functions, estimators of their assumptions, and experiments that compare them with measurements.
 
-Every bound is a `Bound`: the value that holds for the corrected algorithm, the printed value beside it, and, where the same
-argument gives more, the sharp one. Nothing here touches data or mechanisms; only `privacy` is used, for calibrated scales.
+Every bound is a `Bound`: the value that holds for the corrected algorithm, the printed value, and, where the same argument gives
+more, a sharper value. Nothing here touches data or mechanisms; only `privacy` is used, for calibrated scales.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A theorem's number: as printed, as it must read, and as well as we can prove it."""
+"""A bound of a theorem: as printed, corrected, and the sharpest that the same argument proves."""
 
 from __future__ import annotations
 
 import dataclasses
 
 PAPER = "Bassily, Thakkar, Thakurta 2018 (arXiv:1803.05101v2)"
-"""The paper that every statement here is numbered by; names in brackets are its own labels."""
+"""The paper whose numbering every statement here uses; names in brackets are its own labels."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Bound:
         printed: the bound with the paper's constants, or None where the paper gives only an order.
         sharp: the best constant that follows from the same argument, or None where `value` is already that.
         statement: the theorem, by the paper's label.
-        note: what differs, in one sentence; empty if nothing does.
+        note: the difference, in one sentence; empty if there is none.
     """
 
     value: float

@@ -38,7 +38,7 @@ CALIBRATIONS = ("tight", "paper")
 
 _BISECTIONS = 6
 _LARGEST_COUNT = 1e15
-"""Above it a count is no double any more, and Hoeffding's bound is used instead of the binomial quantile."""
+"""Doubles do not hold every integer far above this; Hoeffding's bound then replaces the binomial quantile."""
 
 
 def disputed_queries(num_classifiers: int, mistakes: float, share: float) -> Bound:
@@ -107,7 +107,7 @@ def student_error(alpha: float, best_error: float = 0.0) -> Bound:
 
 @dataclasses.dataclass(frozen=True)
 class SampleSizes:
-    """What a private learner needs; every number is sufficient, none is an order of magnitude.
+    """What a private learner needs: explicit sufficient numbers, not orders of magnitude.
 
     Attributes:
         num_examples: n, private labeled records.
@@ -179,13 +179,13 @@ ErrorCurve = Callable[[int, float], float]
 
 @dataclasses.dataclass(frozen=True)
 class QueryPlan:
-    """How to answer m queries from n records: k teachers, cutoff T, and what is then promised.
+    """How to answer m queries from n records: k teachers, cutoff T, and the bounds that then hold.
 
     Attributes:
         num_teachers: k.
         cutoff: T.
         alpha: every teacher's error stays below best_error + alpha.
-        rate: T/m, the share of queries answered wrongly or not at all stays below it.
+        rate: T/m; the share of queries answered wrongly or not at all stays below it.
     """
 
     num_teachers: int
@@ -205,9 +205,9 @@ def plan_queries(
     best_error: float = 0.0,
     calibration: str = "tight",
 ) -> QueryPlan | None:
-    """Return the plan of the smallest alpha that n records allow, or None if the theorem says nothing at this size.
+    """Return the plan with the smallest alpha that n records allow, or None if the theorem gives no bound at this size.
 
-    k depends on T, T on alpha, alpha on n/k: found by a search on alpha. The failure is split into three: teachers, queries,
+    k depends on T, T on alpha, and alpha on n/k, so this searches over alpha. The failure is split into three: teachers, queries,
     noise.
     """
     part = probability("failure", failure) / 3
@@ -249,7 +249,7 @@ def misclassification_rate(
     """Share of m queries that are answered wrongly or not at all, with probability 1 - beta: Theorems class-quer-(ag)pac.
 
     T/m of `plan_queries` with the error curves of `pac`. Orders: m V^2 / n^2 (realizable), gamma + m^(1/3) V^(2/3) / n^(2/3)
-    (agnostic), while m is at least of order 1/alpha^2. Returns 1.0 where the theorem says nothing.
+    (agnostic), while m is at least of order 1/alpha^2. Returns 1.0 where the theorem gives no bound.
     """
     dimension, best = positive_integer("vc_dimension", vc_dimension), _best_error(best_error, realizable)
     curve = realizable_error if realizable else agnostic_error
@@ -274,7 +274,7 @@ def _queries_for_slack(alpha: float, failure: float) -> int:
 def _teachers_and_cutoff(
     num_queries: int, error: float, failure: float, epsilon: float, delta: float, calibration: str
 ) -> tuple[int, int]:
-    """Solve k = k(T), T = T(k): T sees k only inside a logarithm and only above m, so that a few rounds settle."""
+    """Solve k = k(T), T = T(k). T depends on k only inside a logarithm and only above m, so a few rounds converge."""
     teachers = num_queries
     for _ in range(50):
         cutoff = int(unstable_query_cutoff(num_queries, error, failure, teachers).sharp or 1)

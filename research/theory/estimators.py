@@ -1,8 +1,8 @@
-"""Estimators of what the soft-label theorems assume of a learner: on-average stability, quality, consistent randomization.
+"""Estimators of what the soft-label theorems assume about a learner: on-average stability, quality, consistent randomization.
 
-All are Monte Carlo over fresh datasets from a distribution that one can sample, with confidence intervals; many datasets are
-trained in one call of a stacked learner (see `learners`). Labels by the paper: Definitions unif-stab, wquality, squality,
-cons-rand. They describe a learner on a *public or simulated* distribution: run on private data they would be sensitive.
+All are Monte Carlo estimates over fresh datasets from a distribution that can be sampled, with confidence intervals. One call of
+a stacked learner trains many datasets (see `learners`). The paper's labels: Definitions unif-stab, wquality, squality, cons-rand.
+The estimates describe a learner on a *public or simulated* distribution; on private data they would be sensitive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BATCH = 256
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """A Monte Carlo estimate at each query, with an interval that holds the truth with the asked confidence (per query).
+    """A Monte Carlo estimate at each query, with an interval that holds the true value at the requested confidence (per query).
 
     Attributes:
         value: shape (q,).
@@ -96,7 +96,7 @@ def mean_score(
 
 
 def weak_quality(mean: Estimate) -> Estimate:
-    """Return the weak quality at each query, Definition wquality: how far the mean score is from 0 or 1, whichever is nearer.
+    """Return the weak quality at each query, Definition wquality: the distance of the mean score from the nearer of 0 and 1.
 
     >>> weak_quality(Estimate(np.array([0.97]), np.array([0.96]), np.array([0.98]))).value.round(2)
     array([0.03])

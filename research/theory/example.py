@@ -2,7 +2,7 @@
 
 The paper bounds min max p(y | x) below by 1 - e^-4, about 0.98, from the Gaussian tail bound e^(-t^2/2). Exactly it is
 Phi(sqrt(8)) = 0.9977: weak quality alpha + 0.0023 instead of the printed alpha + 0.02. The law of x is not given; here |x| - c is
-exponential with mean c and the sign is fair.
+exponential with mean c, and both signs are equally likely.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def sgd_learner(step_sizes: Floats, ridge: float = 0.0) -> StackedLearner:
 
 
 def permuted_sgd_learner(step_sizes: Floats, ridge: float = 0.0) -> StackedLearner:
-    """Return the same behind a random permutation of each dataset, drawn from its seed: consistent randomization."""
+    """Return the same learner after a random permutation of each dataset, drawn from its seed: consistent randomization."""
 
     def learner(features: Floats, labels: Integers, seeds: Integers) -> object:
         order = np.stack([np.random.default_rng(int(seed)).permutation(labels.shape[1]) for seed in seeds])
@@ -71,7 +71,7 @@ def permuted_sgd_learner(step_sizes: Floats, ridge: float = 0.0) -> StackedLearn
 
 
 def lucky_learner(learner: StackedLearner) -> StackedLearner:
-    """Return a learner *without* consistent randomization: by its coins it tilts all scores up or down. For contrast."""
+    """Return a learner *without* consistent randomization, for contrast: its coins scale all scores up or down."""
 
     def tilted(features: Floats, labels: Integers, seeds: Integers) -> object:
         predict, tilt = learner(features, labels, seeds), np.where(seeds % 2 == 0, 0.9, 1.0)[:, None]

@@ -1,6 +1,6 @@
-"""Experiments that hold the theorems against measurements: teachers, votes, private labels, student, log-log slopes.
+"""Experiments that compare the theorems with measurements: teachers, votes, private labels, student, log-log slopes.
 
-This room knows no mechanism. An experiment takes a `release`: a function from vote counts (m, 2) and a cutoff to labels (m,),
+This package has no mechanism. An experiment takes a `release`: a function from vote counts (m, 2) and a cutoff to labels (m,),
 which scripts and notebooks make from a calibrated mechanism. Two tasks, both with known truth, so that errors are exact:
 
 - *thresholds*: x uniform on [0, 1], y = 1 iff x >= 1/2, each label flipped with probability `noise` (V = 1).
@@ -83,12 +83,12 @@ def halfspaces(dimension: int, noise: float = 0.0) -> Task:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What one run of the experiment measured. All rates are shares; labels are counted against the best hypothesis.
+    """What one run of the experiment measured. All rates are shares; labels are compared with the best hypothesis.
 
     Attributes:
         labels_error: queries answered wrongly or not at all.
         abstained: queries not answered.
-        halted: whether the cutoff was spent.
+        halted: whether the cutoff was reached.
         student_error: error of the student above the best hypothesis, exactly.
         worst_teacher: largest error of a teacher above the best hypothesis.
         disputed: share of queries on which more than a third of the teachers err.

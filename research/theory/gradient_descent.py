@@ -1,9 +1,9 @@
 """On-average stability of stochastic gradient descent: Theorem sgd, and the bounds of Hardt, Recht and Singer behind it.
 
 Theorem sgd: if a learner behind a random permutation of its data is alpha-uniformly stable, the learner itself, unpermuted, is
-alpha-on-average stable. It holds as printed. What it carries over needs care: the paper measures stability by a *second* moment
-(a root mean square), Hardt et al. (2016, Theorems 3.8 and 3.9) bound a *first* moment. For one pass with a constant step the
-second moment is larger: the changed record stands near the end with probability about 1/(n eta gamma), and then moves the weights
+alpha-on-average stable. It holds as printed, but its application needs care. The paper measures stability by a *second* moment
+(a root mean square), and Hardt et al. (2016, Theorems 3.8 and 3.9) bound a *first* moment. For one pass with a constant step the
+second moment is larger: the changed record is near the end with probability about 1/(n eta gamma), and then moves the weights
 by up to 2 L eta. So alpha is of order sqrt(eta / n), not 1/n, and alpha sqrt(n') does not vanish for a constant step. With steps
 1 / (gamma (t + t0)) every position counts the same, and alpha = 2 L / (gamma (n + t0)) is of the order that the paper uses.
 """

@@ -1,4 +1,4 @@
-"""Small learners that train many datasets at once, in NumPy: what the estimators and experiments of this room need.
+"""Small learners in NumPy that train many datasets at once, for the estimators and experiments of this package.
 
 A stacked learner is a function (features (r, n, d), labels (r, n) in {0, 1}, seeds (r,)) -> weights or thresholds of r models; a
 prediction function turns these and queries (q, d) into (r, q). No loop runs over datasets.
@@ -41,7 +41,7 @@ def fit_thresholds(features: Floats, labels: Integers) -> Floats:
 
 
 def fit_consistent_thresholds(features: Floats, labels: Integers) -> Floats:
-    """Return for each separable dataset, shape (r, n), the middle of its widest gap between 0 and 1: a pass without sorting."""
+    """Return for each separable dataset, shape (r, n), the middle between its largest 0 and smallest 1, in one pass."""
     largest_zero = np.where(labels == 0, features, -np.inf).max(axis=1)
     smallest_one = np.where(labels == 1, features, np.inf).min(axis=1)
     lone = np.where(np.isfinite(largest_zero), largest_zero, smallest_one)
@@ -95,9 +95,9 @@ def fit_logistic_sgd(features: Floats, labels: Integers, step_sizes: Floats, *, 
 
 
 def fit_separating(features: Floats, labels: Integers, *, rounds: int = 2000) -> Floats:
-    """Return a halfspace (through the origin) for each dataset: a separating one where the perceptron finds it in time.
+    """Return a halfspace (through the origin) for each dataset: a separating one if the iteration finds it in time.
 
-    Starts from logistic regression with a small ridge, which separates most separable sets already; then each round projects,
+    Starts from logistic regression with a small ridge, which already separates most separable sets. Then each round projects,
     per dataset, just beyond the hyperplane of its worst misclassified record (the relaxation method).
     """
     signs = 2.0 * labels - 1

@@ -1,7 +1,7 @@
-"""What a learner of a class of VC dimension V can promise, with every constant written out.
+"""Error bounds for a learner of a class of VC dimension V, with every constant written out.
 
-The paper says "standard uniform convergence arguments" and O(.). These are the textbook inequalities that the rest of this
-room is computed from:
+The paper says "standard uniform convergence arguments" and O(.). The rest of this package is computed from these textbook
+inequalities:
 
 - *Growth function* (Sauer-Shelah; Shalev-Shwartz and Ben-David 2014, Lemma 6.10): at most sum_{i <= V} C(n, i) labellings.
 - *Realizable* (Blumer, Ehrenfeucht, Haussler, Warmuth 1989, Theorem 2.1, the double sample): a consistent hypothesis has
@@ -21,7 +21,7 @@ from scipy.special import logsumexp
 from teacher_student.arguments import ArgumentError, positive_integer, probability
 
 LARGEST_DIMENSION = 10**7
-"""Binomials are summed up to the VC dimension; more would not end."""
+"""Largest VC dimension: binomials are summed up to it, and longer sums would not finish."""
 
 LARGEST_SAMPLE = 10**30
 """Sample sizes are searched up to here."""
@@ -43,7 +43,7 @@ def log_growth(num_points: int, vc_dimension: int) -> float:
 
 
 def realizable_error(num_examples: int, vc_dimension: int, failure: float) -> float:
-    """Error that any consistent hypothesis stays below with probability 1 - failure; it may exceed 1, and then says nothing."""
+    """Error that any consistent hypothesis stays below with probability 1 - failure; above 1 it is vacuous."""
     examples = positive_integer("num_examples", num_examples)
     exponent = math.log(2 / probability("failure", failure)) + log_growth(2 * examples, vc_dimension)
     return max(2 * exponent / math.log(2), 8.0) / examples
@@ -85,9 +85,9 @@ def agnostic_sample_size(alpha: float, failure: float, vc_dimension: int) -> int
 
 
 def threshold_error(num_examples: int, failure: float) -> float:
-    """Error of a consistent threshold on the line, sharper than by its VC dimension: ln(2/failure) / n.
+    """Error of a consistent threshold on the line, sharper than the bound from its VC dimension: ln(2/failure) / n.
 
-    The hypothesis errs by more than a only if one of the two stretches of mass a beside the true threshold stayed empty:
+    The hypothesis errs by more than a only if one of the two stretches of mass a beside the true threshold has no record:
     2 (1 - a)^n <= 2 e^(-a n) (Shalev-Shwartz and Ben-David 2014, Lemma 6.1, both sides).
     """
     return math.log(2 / probability("failure", failure)) / positive_integer("num_examples", num_examples)

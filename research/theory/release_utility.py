@@ -1,4 +1,4 @@
-"""Which queries the release mechanisms answer: distance and number of teachers that suffice.
+"""Which queries the release mechanisms answer: sufficient distances and numbers of teachers.
 
 Statements of the paper, by label: Theorem kstabUtil (A_stab), Theorem spAcc (A_sparseVec), Corollary spAcc1 (A_OQR),
 Theorem utilitySubAgg (A_subSamp). Two things differ throughout:
@@ -8,7 +8,7 @@ Theorem utilitySubAgg (A_subSamp). Two things differ throughout:
 - The session halts at its T-th abstention (the printed loop emits T + 1). "At most T unstable queries" therefore reads
   "fewer than T", or the T-th one must come last.
 
-Noise is Laplace here, as printed. `distance_answered` is the same question for the default mechanism, answered exactly.
+Noise is Laplace here, as printed. `distance_answered` answers the same question exactly for the default mechanism.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def teachers_for_distance(distance: float, num_queries: int, failure: float) -> 
 
 
 def distance_answered(parameters: OneThreshold, num_queries: int, failure: float) -> int:
-    """Smallest distance at which the default mechanism answers all of m such queries with probability 1 - failure: exact.
+    """Smallest distance at which the default mechanism answers all of m such queries with probability 1 - failure (exact).
 
     The threshold's noise rho is drawn once and query noise is one-sided: given rho, queries at distance d fail independently
     with probability p(d - w - rho), where p(y) = (1 + y (1 - theta)) theta^y for y >= 1 and 1 below, theta = e^(-1/b).

@@ -7,7 +7,7 @@ from the print:
 - *Theorem slc-gen-util*: T queries that fail both tests cost all 2T units, and the session halts: one unit must be left over.
 - *Lemma unif-stab*: Markov's inequality for the coins and Chebyshev's for the data give radius 4 alpha sqrt(2n'). Averaging
   Chebyshev's over the coins needs no Markov step: E_r Var_D <= n' alpha^2 / 2 (Steele), hence radius alpha sqrt(2n').
-- *Lemma strng-qual* outputs exactly nu' or 1 - nu', while strong quality asks for a score strictly beyond: read "at most".
+- *Lemma strng-qual* outputs exactly nu' or 1 - nu', while strong quality asks for a score strictly beyond. Read "at most".
 - *Theorem mainUtil*: where the mean lies just beside a bin's edge, the first test may release the neighbouring bin. Its midpoint
   is within gamma/2 + radius of the mean, not within the printed gamma/2. (Mean just left of an edge, 80 % of the teachers just
   right of it: the histogram is stable, and its answer is off by more than gamma/2.)
@@ -29,7 +29,7 @@ from teacher_student.arguments import (
 )
 
 _MOST_EXAMPLES = 2**53
-"""More are no double any more."""
+"""Doubles hold every integer up to this."""
 
 
 def soft_scale(epsilon: float, delta: float, cutoff: int) -> float:
@@ -109,7 +109,7 @@ def bin_width(stability: float, num_examples: int, quality: float, *, sharp: boo
 
 
 def num_bins(width: float) -> int:
-    """Largest number of equal bins that are at least `width` wide; at least 3, or the width is too large to be of use.
+    """Largest number of equal bins that are at least `width` wide. Fewer than 3 are refused: the width is too large to be useful.
 
     >>> num_bins(0.15)
     6

@@ -1,4 +1,4 @@
-"""Series of experiments: how the error of private labels and student falls with n and grows with m, beside the bound."""
+"""Series of experiments: how the error of private labels and student falls with n and grows with m, compared with the bound."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Row:
         num_teachers: k, from the plan.
         cutoff: T, from the plan.
         alpha: error that every teacher should stay below.
-        bound: T/m, the promised share of wrong or unanswered queries.
-        labels_error: its measured counterpart.
+        bound: T/m, the bound on the share of wrong or unanswered queries.
+        labels_error: the measured share.
         abstained: share not answered.
         student_error: error of the student.
         worst_teacher: largest teacher error in any repetition.
-        halted: share of repetitions that spent their cutoff.
+        halted: share of repetitions that reached their cutoff.
     """
 
     num_examples: int
@@ -55,12 +55,12 @@ def sweep(
     calibration: str = "tight",
     generator: np.random.Generator,
 ) -> list[Row]:
-    """Plan and run the task at each (n, m); sizes at which the theorem promises nothing are left out.
+    """Plan and run the task at each (n, m); sizes at which the theorem gives no bound are left out.
 
     Args:
         task: thresholds or halfspaces.
         sizes: pairs (n, m).
-        error: what a teacher of n' records is taken to promise; a theorem (then the bound is one) or an assumption to be checked
+        error: bound on the error of a teacher of n' records: a theorem (then the result is one), or an assumption to be checked
             against `worst_teacher`.
         release: the mechanism at (epsilon, delta), as a function of counts and cutoff.
         epsilon: privacy.
