@@ -66,8 +66,8 @@ MOVED = {
     "teacher_student.privacy.tight": "teacher_student.privacy.svt_fixed_threshold",
     "teacher_student.privacy.joint_choice": "teacher_student.planning.search",
     "teacher_student.privacy.planner": "teacher_student.planning.report",
-    "teacher_student.privacy.stand_in": "teacher_student.planning.yields",
-    "teacher_student.privacy.utility": "teacher_student.planning.yields",
+    "teacher_student.privacy.stand_in": "teacher_student.planning.search",
+    "teacher_student.privacy.utility": "teacher_student.planning.request",
     "teacher_student.theory": "research.theory",
 }
 """Where the modules are that moved since the last version; those below a package that moved are found as well."""

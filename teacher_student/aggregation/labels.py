@@ -164,14 +164,7 @@ def choose(
         request = _request(votes, num_queries, epsilon, delta)
         if not options:
             return choose_parameters(mechanism, request)
-        cutoff = choose_cutoff(
-            mechanism,
-            num_teachers=votes.num_teachers,
-            num_queries=num_queries,
-            epsilon=epsilon,
-            delta=delta,
-            num_classes=request.num_classes,
-        )
+        cutoff = choose_cutoff(mechanism, request)
     if kind.pays_for == "answers":
         options["num_teachers"] = votes.num_teachers
     return calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)

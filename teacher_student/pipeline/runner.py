@@ -30,7 +30,7 @@ from teacher_student.pipeline.ranks import Ranks, digest
 from teacher_student.pipeline.settings import Estimator, RunSettings
 from teacher_student.pipeline.stages import Run, Teachers
 from teacher_student.pipeline.student_files import save_student
-from teacher_student.planning.preflight import few_answers, mostly_noise, remedy, weak_promise
+from teacher_student.planning.preflight import few_answers, mostly_noise, suggestion, weak_promise
 from teacher_student.privacy import Certificate, Parameters
 from teacher_student.student import Student
 from teacher_student.student.label_noise import known_noise
@@ -242,7 +242,7 @@ def _no_answer(this: Run, release: AnyRelease) -> str:
     certificate, asked = release.certificate, len(release.answered)
     advice = ""
     if (request := mode_for(settings).request(settings, this.sizes)) is not None:
-        better = remedy(certificate.parameters, request)
+        better = suggestion(certificate.parameters, request)
         advice = f" What would help a run on other records: {better}"
     return (
         f"{mode_for(settings).answers} must hold at least one answer for a student, got none of {asked:,}; epsilon "

@@ -4,11 +4,10 @@ Only public numbers go in, so nothing here costs privacy.
 
 | module | what |
 |---|---|
-| `request` | what is wanted, in public sizes, and the parameters to take for it |
-| `yields` | labels to expect, under a model of the votes or on public ones |
+| `request` | what is wanted, in public sizes, and the search for the best parameters |
 | `report` | `plan`: every mechanism beside the others, as a table |
 | `search` | `choose`: teachers and mechanism together, on votes of a public stand-in |
-| `preflight` | a warning before a run where hardly any label is to be expected |
+| `preflight` | warnings before a run, such as one from which hardly any label is to be expected |
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Warnings before anything is trained or spent: a weak promise, labels that are mostly noise, hardly any labels at all.
+"""Warnings before anything is trained or spent: a weak guarantee, labels that are mostly noise, hardly any labels at all.
 
-Only public numbers go in, so a warning says nothing of the data. Expected answers assume kind votes: on 99 of 100 queries the
-winner leads by nine tenths of the teachers. If even those get hardly any labels, real votes will get fewer.
+Only public numbers go in, so a warning reveals nothing about the data. Expected answers assume favourable votes: on 99 of 100
+queries the winner leads by nine tenths of the teachers. If even those get hardly any labels, real votes will get fewer.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from teacher_student.privacy.noisy_max import NoisyMaxParameters
 from teacher_student.privacy.parameters import LabelSpec, MechanismSpec
 
 UNSTABLE = 0.01
-"""Share of the queries on which the teachers are assumed to be split."""
+"""Share of queries on which the teachers are assumed to be split."""
 
 LARGEST_EPSILON = 10.0
-"""Above this an epsilon is warned of: with probability 1 - delta an observer's odds may change by a factor of e^10 = 22,026."""
+"""Largest epsilon without a warning: an observer's odds may change by a factor of e^10 = 22,026."""
 
 _LEAST_SHARE, _LEAST_PER_CLASS, _MOST_TEACHERS = 0.01, 5, 10**8
 
 
 def weak_promise(epsilon: float, delta: float, population: int | None = None) -> list[str]:
-    """Return warnings, of one line each, of an epsilon or a delta that protects next to nobody.
+    """Return one-line warnings about an epsilon or a delta that protects next to nobody.
 
     Args:
-        epsilon: promised.
-        delta: promised.
-        population: public order of magnitude of the number of records; None if there is none. Never the private number itself.
+        epsilon: to be guaranteed.
+        delta: to be guaranteed.
+        population: public order of magnitude of the number of records, if there is one. Never the private number itself.
 
     Raises:
-        ArgumentError: a population that is no positive integer.
+        ArgumentError: a population that is not a positive integer.
 
     >>> weak_promise(1.0, 1e-5, population=10_000)
     []
@@ -53,10 +53,10 @@ def weak_promise(epsilon: float, delta: float, population: int | None = None) ->
 
 
 def mostly_noise(parameters: MechanismSpec, request: Request) -> list[str]:
-    """Return a warning of one line where a label of a noisy maximum is more likely noise than what the teachers said, else none.
+    """Return a one-line warning if a label of a noisy maximum is more likely to be noise than the teachers' plurality.
 
-    A label that is the plurality's with probability q is modelled as the plurality's with probability (q - 1/C) / (1 - 1/C), and
-    else as drawn evenly from the C classes. If that probability is below one half, the label is mostly noise.
+    A label that is the plurality with probability q is modelled as the plurality with probability (q - 1/C) / (1 - 1/C), and
+    otherwise as drawn uniformly from the C classes. If that probability is below one half, the label is mostly noise.
     """
     if not isinstance(parameters, NoisyMaxParameters):
         return []
@@ -74,7 +74,7 @@ def mostly_noise(parameters: MechanismSpec, request: Request) -> list[str]:
 
 
 def _fewer_queries(parameters: NoisyMaxParameters, request: Request) -> str:
-    """Return how many queries at most get labels that are right, if any do."""
+    """Return a phrase with the number of queries that can get right labels, empty if none can."""
     try:
         best = choose_parameters(parameters.mechanism, request)
     except ArgumentError:
@@ -86,16 +86,16 @@ def _fewer_queries(parameters: NoisyMaxParameters, request: Request) -> str:
 
 
 def warn(texts: list[str]) -> None:
-    """Issue each text as a `PrivacyWarning`, for whoever called the caller."""
+    """Issue each text as a `PrivacyWarning` that points to the line that called the caller."""
     for text in texts:
         warnings.warn(text, PrivacyWarning, stacklevel=3)
 
 
 def few_answers(parameters: MechanismSpec, request: Request) -> list[str]:
-    """Return a warning of one line where hardly any label is to be expected, else none.
+    """Return a one-line warning if hardly any label is to be expected.
 
-    Hardly any is less than 1 % of the queries or five for each class, but never more than half of the queries. A mechanism that
-    does not release labels is not judged.
+    Hardly any means less than 1 % of the queries or five for each class, but never more than half of the queries. Mechanisms that
+    do not release labels are not checked.
     """
     if not isinstance(parameters, LabelSpec):
         return []
@@ -107,12 +107,12 @@ def few_answers(parameters: MechanismSpec, request: Request) -> list[str]:
     caveat = f" (and about {wrong:,.0f} others)" if wrong >= 1 else ""
     return [
         f"expect only about {expected.agreeing:,.0f} labels that most teachers agree on{caveat}, of {request.num_queries:,} "
-        f"asked, even if 19 in 20 teachers agree. What would help: {remedy(parameters, request)}"
+        f"asked, even if 19 in 20 teachers agree. What would help: {suggestion(parameters, request)}"
     ]
 
 
-def remedy(parameters: MechanismSpec, request: Request) -> str:
-    """Return what would answer more: another mechanism, more teachers, a larger epsilon."""
+def suggestion(parameters: MechanismSpec, request: Request) -> str:
+    """Return what would give more answers: another mechanism, more teachers, a larger epsilon."""
     ways = []
     if isinstance(parameters, LabelSpec):
         ways = [way for way in (_other_mechanism(parameters, request), _more_teachers(parameters, request)) if way]
@@ -128,7 +128,7 @@ def _other_mechanism(parameters: LabelSpec, request: Request) -> str:
 
 
 def _more_teachers(parameters: LabelSpec, request: Request) -> str:
-    """The number at which these parameters get half of what they would get from any number of teachers."""
+    """Suggest the number of teachers at which these parameters give half of the labels that any number would."""
 
     def agreeing(teachers: int) -> float:
         return dataclasses.replace(request, num_teachers=teachers).expected(parameters, UNSTABLE).agreeing

@@ -1,7 +1,7 @@
-"""`plan`: which mechanism to take, and what to expect of it, before any vote is cast.
+"""`plan`: which mechanism to take and what to expect of it, before any vote is cast.
 
-Only public sizes go in (see `request`), so a plan may be made, shown and repeated freely. Answers are expectations under a model
-of the stream (see `yields`): a query is clear, its plurality leading by `clear_share` of the teachers, or unstable, a tie.
+Only public sizes go in, so a plan may be made, shown and repeated freely. Answers are expectations under the model of votes in
+`request`: a query is either clear, its plurality leading by `clear_share` of the teachers, or unstable, a tie.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from teacher_student.arguments import ArgumentError, choice, listed, positive_integer
-from teacher_student.planning.request import SHARES, Request, choose_cutoff, choose_parameters
+from teacher_student.planning.request import SHARES, Request, choose_parameters
 from teacher_student.privacy.parameters import LabelSpec
 from teacher_student.privacy.registry import LABELS
-
-__all__ = ["Plan", "PlanRow", "choose_cutoff", "choose_parameters", "plan"]
-
 
 _LEGEND = (
     "(labels to expect, by the share of queries on which the teachers are split; in brackets: those that most teachers said)"
@@ -29,12 +26,13 @@ class PlanRow:
 
     Attributes:
         mechanism: name.
-        parameters: as chosen; `parameters.epsilon(delta)` recomputes the guarantee.
-        smallest_gap: smallest lead, in votes, at which a query gets its plurality's label with probability 1 - failure. A number
-            above num_teachers means that not even a unanimous vote does.
-        teachers_needed: teachers whose unanimous vote is answered so where the budget is spent on one answer or one refusal.
-        expected_answers: labels expected, by share of unstable queries.
-        expected_agreeing: those of them that are the plurality's label.
+        parameters: the chosen parameters; `parameters.epsilon(delta)` recomputes the guarantee.
+        smallest_gap: smallest lead, in votes, at which a query gets its plurality's label with probability 1 - failure. If it is
+            above num_teachers, not even a unanimous vote does.
+        teachers_needed: teachers whose unanimous vote gets its label with that probability if the whole budget is spent on one
+            answer or one refusal.
+        expected_answers: expected labels, by share of unstable queries.
+        expected_agreeing: those of them that are the plurality.
     """
 
     mechanism: str
@@ -49,6 +47,11 @@ class PlanRow:
         """What ends a session, in words."""
         return limit_in_words(self.parameters)
 
+    def answers(self, share: float) -> str:
+        """Return the expected labels at this share of unstable queries and, if they differ, those that are the plurality."""
+        answers, agreeing = f"{self.expected_answers[share]:,.0f}", f"{self.expected_agreeing[share]:,.0f}"
+        return answers if agreeing == answers else f"{answers} ({agreeing})"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -57,7 +60,7 @@ class Plan:
     Attributes:
         request: the sizes and the assumptions.
         table: one row for each mechanism (and cutoff) that can be calibrated.
-        infeasible: for each mechanism that cannot, the reason.
+        infeasible: the reason for each mechanism that cannot be calibrated.
     """
 
     request: Request
@@ -65,8 +68,9 @@ class Plan:
     infeasible: Mapping[str, str]
 
     def best(self, share: float) -> PlanRow | None:
-        """Return the row with most agreeing answers at this share of unstable queries, or None if none can hope for one."""
-        useful = [row for row in self.table if row.expected_agreeing[share] >= 0.5 and self._reachable(row)]
+        """Return the row with the most agreeing answers at this share of unstable queries, or None if none expects any."""
+        reachable = [row for row in self.table if row.teachers_needed <= self.request.num_teachers]
+        useful = [row for row in reachable if row.expected_agreeing[share] >= 0.5]
         return max(useful, key=lambda row: row.expected_agreeing[share], default=None)
 
     @property
@@ -90,15 +94,10 @@ class Plan:
         shares = [f"{share:.1%} split" for share in self.request.shares]
         rows = [["mechanism", "ends after", "parameters", "smallest gap", *shares]]
         for row in self.table:
-            answers = [_answers(row, share) for share in self.request.shares]
-            rows.append([row.mechanism, row.limit, parameters_in_words(row.parameters), self._gap(row), *answers])
+            gap = f"{row.smallest_gap:,}" + ("" if row.smallest_gap <= self.request.num_teachers else " (too many)")
+            answers = [row.answers(share) for share in self.request.shares]
+            rows.append([row.mechanism, row.limit, parameters_in_words(row.parameters), gap, *answers])
         return rows
-
-    def _gap(self, row: PlanRow) -> str:
-        return f"{row.smallest_gap:,}" + ("" if row.smallest_gap <= self.request.num_teachers else " (too many)")
-
-    def _reachable(self, row: PlanRow) -> bool:
-        return row.teachers_needed <= self.request.num_teachers
 
     def _advice(self, share: float, row: PlanRow) -> str:
         expects = f"about {row.expected_answers[share]:,.0f} of {self.request.num_queries:,} labels"
@@ -116,7 +115,7 @@ class Plan:
         )
 
 
-def plan(
+def plan(  # noqa: D417 - the sizes are documented at `Request`
     num_teachers: int,
     num_queries: int,
     epsilon: float,
@@ -132,16 +131,9 @@ def plan(
     """Return what each mechanism could answer, from public sizes only.
 
     Args:
-        num_teachers: votes of each query.
-        num_queries: queries that wait for a label.
-        epsilon: to spend.
-        delta: to spend.
-        failure: probability with which a query at the stated smallest gap may go without its plurality's label.
-        num_classes: classes.
-        cutoffs: for the stability mechanisms, the cutoffs to show; None chooses one for each.
+        cutoffs: cutoffs to show for the stability mechanisms; None chooses one for each.
         mechanisms: names to look at; None for all.
-        clear_share: gap of a clear vote as a share of the teachers.
-        shares: shares of unstable queries to look at.
+        num_teachers, num_queries, epsilon, delta, failure, num_classes, clear_share, shares: see `Request`.
 
     Raises:
         ArgumentError: an argument out of range.
@@ -173,12 +165,14 @@ def plan(
 
 
 def _rows(mechanism: str, request: Request, cutoffs: Sequence[int] | None) -> list[PlanRow]:
-    """Return one row, or one for each given cutoff that `mechanism` has."""
-    cheapest = _cheapest(mechanism, request)
+    """Return one row, or one for each given cutoff if the mechanism has one."""
     wanted: Sequence[int | None] = [None]
-    if cutoffs is not None and cheapest.pays_for == "abstentions":
-        wanted = cutoffs
-    needed = request.smallest_gap(cheapest)
+    if LABELS[mechanism].pays_for == "abstentions":
+        least = request.calibrate(mechanism, cutoff=1)
+        wanted = wanted if cutoffs is None else cutoffs
+    else:
+        least = choose_parameters(mechanism, dataclasses.replace(request, num_queries=1))
+    needed = request.smallest_gap(least)
     return [_row(choose_parameters(mechanism, request, cutoff=cutoff), request, needed) for cutoff in wanted]
 
 
@@ -195,42 +189,23 @@ def _row(parameters: LabelSpec, request: Request, needed: int) -> PlanRow:
     )
 
 
-def _cheapest(mechanism: str, request: Request) -> LabelSpec:
-    """Return the parameters that spend everything on one answer, or on one refusal."""
-    if LABELS[mechanism].pays_for == "abstentions":
-        return request.calibrate(mechanism, cutoff=1)
-    return choose_parameters(mechanism, dataclasses.replace(request, num_queries=1))
-
-
 def limit_in_words(parameters: LabelSpec) -> str:
     """Return what ends a session."""
     _, most, unit = parameters.limit
-    return _counted(most, unit)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    return f"{most:,} {unit}" + ("" if most == 1 else "s")
 
 
 def parameters_in_words(parameters: LabelSpec) -> str:
-    """Return the scales and the threshold, short."""
+    """Return the scales and the threshold."""
     scales = [f"{float(v):.1f}" for v in dataclasses.asdict(parameters).values() if isinstance(v, Fraction)]
     threshold = getattr(parameters, "threshold", None)
     return f"noise {' and '.join(scales)}" + ("" if threshold is None else f", threshold {threshold:,}")
 
 
-def _answers(row: PlanRow, share: float) -> str:
-    answers, agreeing = f"{row.expected_answers[share]:,.0f}", f"{row.expected_agreeing[share]:,.0f}"
-    return answers if agreeing == answers else f"{answers} ({agreeing})"
-
-
 def aligned(rows: list[list[str]], left: int = 3) -> str:
-    """Return the rows as a table, the first columns to the left."""
+    """Return the rows as a table whose first columns are left-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rows = [rows[0], ["-" * width for width in widths], *rows[1:]]
-    lines = []
-    for row in rows:
-        first = [cell.ljust(width) for cell, width in zip(row[:left], widths[:left], strict=True)]
-        others = [cell.rjust(width) for cell, width in zip(row[left:], widths[left:], strict=True)]
-        lines.append("  ".join([*first, *others]))
+    edges = ["<"] * left + [">"] * (len(widths) - left)
+    lines = ["  ".join(f"{cell:{edge}{width}}" for cell, edge, width in zip(row, edges, widths, strict=True)) for row in rows]
     return "\n".join(line.rstrip() for line in lines)

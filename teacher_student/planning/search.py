@@ -1,38 +1,81 @@
-"""`choose`: number of teachers, mechanism, cutoff and number of queries together, before anything private is touched.
+"""`choose`: the number of teachers and the mechanism together, before anything private is touched.
 
-For each candidate number of teachers somebody trains that many on public or synthetic data that resemble the private ones, and
-brings their votes (`yields.PublicVotes`). Every mechanism is then set where it promises most labels that are the plurality's, or
-most that are right, where the truth of the stand-in is known; all are ranked by that. A noisy maximum answers whatever it is
-asked, and more noisily the more it may be asked: of its labels at most a share `wrong` may be expected not to be the plurality's.
+For each candidate number of teachers the caller trains that many on public or synthetic data that resemble the private ones, and
+brings their votes. Every mechanism is then set to promise the most labels that are the plurality, or the most that are right if
+the truth of these data is known, and all are ranked by that. A noisy maximum answers every query, more noisily the more it may be
+asked; at most a share `wrong` of its labels may be expected to differ from the plurality.
 
-Nothing here depends on private records, so a choice may be repeated at will; the certificate calls its settings
-`public_surrogate`.
+Nothing here depends on private records, so a choice may be repeated freely; the certificate calls its settings
+`public_surrogate`. Private votes must not go in: a choice that looks at them has to be paid for (`privacy.selection`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from teacher_student.arguments import (
     ArgumentError,
+    Integers,
     choice,
     fraction_of_one,
     listed,
     positive_integer,
     positive_number,
     probability,
+    vote_counts,
+    whole_numbers,
 )
 from teacher_student.planning.report import aligned, limit_in_words, parameters_in_words
-from teacher_student.planning.request import TEST_SHARES, grid, peak
-from teacher_student.planning.yields import PublicVotes, Yield
-from teacher_student.privacy.calibration import calibrate
+from teacher_student.planning.request import TEST_SHARES, CapSearch, Goal, Yield, choose_parameters, grid
 from teacher_student.privacy.parameters import LabelSpec
 from teacher_student.privacy.registry import LABELS
 
 THRESHOLDS = (0.5, 0.6, 0.75)
-"""Shares of the teachers that may be wanted behind a class, where that is tested first."""
+"""Candidate thresholds for mechanisms that test first, as shares of the teachers."""
+
+MOST_ROWS = 1000
+"""Rows of public votes that are used, evenly spaced; expectations need no more."""
+
+
+class PublicVotes:
+    """Public votes that stand in for private ones: a private query is modelled as one of these rows, drawn at random.
+
+    Args:
+        counts: (rows, num_classes) votes per class.
+        truth: (rows,) true classes, or None.
+
+    Raises:
+        ArgumentError: not a table of votes, fewer than two classes, or a truth of another length or with other classes.
+    """
+
+    def __init__(self, counts: object, truth: object = None) -> None:
+        table = vote_counts("standin", counts).astype(np.int64)
+        if table.shape[1] < 2:
+            raise ArgumentError(f"standin must have a column for each of two or more classes, got {table.shape[1]}")
+        self.num_teachers = max(1, int(table.sum(axis=1).max()))
+        rows = np.unique(np.linspace(0, len(table) - 1, min(len(table), MOST_ROWS)).astype(np.int64))
+        self.counts = table[rows]
+        self.truth: Integers | None = None if truth is None else _checked_truth(truth, table)[rows]
+
+    def expected(self, parameters: LabelSpec, num_queries: int) -> Yield:
+        """Return what a session with `parameters` would answer of `num_queries` queries like these."""
+        rows = len(self.counts)
+        found = parameters.expected_labels(self.counts.astype(np.float64), np.full(rows, 1 / rows), num_queries)
+        agreeing = float(found.labels[np.arange(rows), self.counts.argmax(axis=1)].sum())
+        right = math.nan if self.truth is None else float(found.labels[np.arange(rows), self.truth].sum())
+        return Yield(found.answers, agreeing, right)
+
+
+def _checked_truth(truth: object, counts: Integers) -> Integers:
+    """Return `truth` as a class for each row of `counts`."""
+    classes = whole_numbers("truth", truth).ravel()
+    if len(classes) != len(counts) or not np.isin(classes, np.arange(counts.shape[1])).all():
+        raise ArgumentError(f"truth must hold a class below {counts.shape[1]} for each of {len(counts)} rows, got {len(classes)}")
+    return classes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,9 +83,9 @@ class Choice:
     """One mechanism, set for one number of teachers.
 
     Attributes:
-        num_teachers: teachers.
+        num_teachers: number of teachers.
         parameters: of the mechanism; `parameters.epsilon(delta)` recomputes the guarantee.
-        outlook: what it would answer.
+        outlook: what it is expected to answer.
     """
 
     num_teachers: int
@@ -51,17 +94,17 @@ class Choice:
 
     @property
     def worth(self) -> float:
-        """Labels that are right, or the plurality's where the truth is not known."""
+        """Expected labels that are right, or that are the plurality if the truth is not known."""
         return self.outlook.agreeing if math.isnan(self.outlook.right) else self.outlook.right
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Choices:
-    """What could be done, best first.
+    """The choices, best first.
 
     Attributes:
         ranked: mechanisms and numbers of teachers.
-        num_queries: that wait for a label.
+        num_queries: queries to label.
     """
 
     ranked: tuple[Choice, ...]
@@ -94,11 +137,11 @@ def choose(
     Args:
         standins: for each candidate number of teachers, votes per class (rows, num_classes) on public queries; the number of
             teachers is the largest sum of a row.
-        num_queries: public points that wait for a label.
+        num_queries: public points to label.
         epsilon: to spend.
         delta: to spend.
         truth: (rows,) true classes of those queries, the same for all stand-ins; None ranks by agreement with the plurality.
-        wrong: largest share of the labels of a noisy maximum that may be expected not to be the plurality's.
+        wrong: largest share of the labels of a noisy maximum that may be expected to differ from the plurality.
         mechanisms: names to look at; None for all.
 
     Raises:
@@ -116,94 +159,61 @@ def choose(
     tables = listed("standins", standins)
     if not tables:
         raise ArgumentError("standin must name at least one table of votes, got none")
-    found = []
-    for counts in tables:
-        standin = PublicVotes(counts, truth)
-        problem = _Problem(standin, queries, epsilon, delta, share)
-        found += [
-            option
-            for name in names
-            for option in problem.best(name)
-            if option.worth >= 0.5  # less than one label is none
-        ]
+    goals = [_PublicGoal(PublicVotes(counts, truth), queries, epsilon, delta, share) for counts in tables]
+    found = [option for goal in goals for name in names if (option := goal.best(name)) is not None]
     return Choices(ranked=tuple(sorted(found, key=lambda choice: -choice.worth)), num_queries=queries)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Problem:
-    """One stand-in and one budget."""
+class _PublicGoal(Goal):
+    """One table of public votes and one budget."""
 
-    standin: PublicVotes
+    votes: PublicVotes
     num_queries: int
     epsilon: float
     delta: float
     wrong: float
 
-    def best(self, mechanism: str) -> Iterator[Choice]:
-        """Yield the best choice with this mechanism, or nothing where it cannot be had."""
+    def best(self, mechanism: str) -> Choice | None:
+        """Return the best choice with this mechanism, or None if it cannot be expected to give even one good label."""
         kind = LABELS[mechanism]
-        made: Sequence[LabelSpec | None]
-        if kind.pays_for == "abstentions":
-            made = self._threshold(mechanism)
-        elif kind.asks_first:
-            made = [self._capped(self._testing(mechanism, test, least)) for test in TEST_SHARES for least in THRESHOLDS]
-        else:
-            made = [self._capped(lambda answers: self.calibrate(mechanism, max_answers=answers))]
-        choices = [self.choice(parameters) for parameters in made if parameters is not None]
-        if choices:
-            yield max(choices, key=lambda choice: choice.worth)
+        try:
+            parameters = choose_parameters(mechanism, self)
+        except ArgumentError:
+            return None
+        found = self.choice(parameters)
+        useful = found.worth >= 0.5 and (kind.pays_for == "abstentions" or self.acceptable(parameters))
+        return found if useful else None
 
     def choice(self, parameters: LabelSpec) -> Choice:
-        outlook = self.standin.expected(parameters, self.num_queries)
-        return Choice(num_teachers=self.standin.num_teachers, parameters=parameters, outlook=outlook)
+        outlook = self.votes.expected(parameters, self.num_queries)
+        return Choice(num_teachers=self.votes.num_teachers, parameters=parameters, outlook=outlook)
 
-    def calibrate(self, mechanism: str, **options: object) -> LabelSpec:
-        settings = {"num_queries": self.num_queries, **options}
-        made = calibrate(mechanism, epsilon=self.epsilon, delta=self.delta, **settings)  # type: ignore[arg-type]
-        assert isinstance(made, LabelSpec)
-        return made
+    def worth(self, parameters: LabelSpec) -> float:
+        return self.choice(parameters).worth
 
-    def _threshold(self, mechanism: str) -> list[LabelSpec]:
-        """Set the cutoff, then the threshold ratio, then the cutoff again."""
+    def acceptable(self, parameters: LabelSpec) -> bool:
+        outlook = self.votes.expected(parameters, self.num_queries)
+        return outlook.agreeing >= (1 - self.wrong) * outlook.answers
 
-        def worth(cutoff: int, **options: object) -> float:
-            try:
-                return self.choice(self.calibrate(mechanism, cutoff=cutoff, **options)).worth
-            except ArgumentError:  # printed constants do not hold at every cutoff
-                return -math.inf
+    @property
+    def caps(self) -> Sequence[int]:
+        return grid(1, self.num_queries, 1.25)
 
-        cutoff = peak(worth, grid(1, self.num_queries, 2.0))
-        ratios = LABELS[mechanism].ratios
-        ratio = {"threshold_ratio": max(ratios, key=lambda ratio: worth(cutoff, threshold_ratio=ratio))} if ratios else {}
-        around = grid(max(1, round(cutoff / 1.7)), min(self.num_queries, round(cutoff * 1.7)), 1.2)
-        cutoff = peak(lambda value: worth(value, **ratio), around)
-        return [self.calibrate(mechanism, cutoff=cutoff, **ratio)] if worth(cutoff, **ratio) > -math.inf else []
+    def tests(self, mechanism: str) -> Iterator[CapSearch]:
+        """Yield a few budgets and thresholds; as many queries are asked as the cap needs at the rate at which votes pass."""
 
-    def _testing(self, mechanism: str, test_share: float, least: float) -> Callable[[int], LabelSpec]:
-        threshold = math.ceil(least * self.standin.num_teachers)
-        passing = float((self.standin.counts.max(axis=1) >= threshold).mean())
-
-        def at(answers: int) -> LabelSpec:
+        def at(answers: int, test_share: float, least: float) -> LabelSpec:
+            threshold = math.ceil(least * self.votes.num_teachers)
+            passing = float((self.votes.counts.max(axis=1) >= threshold).mean())
             asked = min(self.num_queries, math.ceil(answers / max(passing, 1 / self.num_queries)))
-            options = {"max_answers": answers, "threshold": threshold, "test_share": test_share}
-            return self.calibrate(mechanism, **{"num_queries": max(asked, answers), **options})
+            return self.calibrate(
+                mechanism, num_queries=max(asked, answers), max_answers=answers, threshold=threshold, test_share=test_share
+            )
 
-        return at
-
-    def _capped(self, at: Callable[[int], LabelSpec]) -> LabelSpec | None:
-        """Return the parameters with the largest cap on answers, of a grid, at which few enough of them are wrong."""
-        caps = list(grid(1, self.num_queries, 1.25))
-        found = None
-        low, high = -1, len(caps)
-        while high - low > 1:
-            middle = (low + high) // 2
-            made = at(caps[middle])
-            outlook = self.standin.expected(made, self.num_queries)
-            if outlook.agreeing >= (1 - self.wrong) * outlook.answers:
-                low, found = middle, made
-            else:
-                high = middle
-        return found
+        for share in TEST_SHARES:
+            for least in THRESHOLDS:
+                yield lambda answers, share=share, least=least: at(answers, share, least)  # type: ignore[misc]
 
 
 def _number(value: float) -> str:

@@ -11,7 +11,7 @@ import pytest
 from teacher_student import label
 from teacher_student.arguments import ArgumentError, Integers, PrivacyWarning
 from teacher_student.mechanisms import GeneratorNoise
-from teacher_student.planning.preflight import UNSTABLE, few_answers, mostly_noise, remedy, weak_promise
+from teacher_student.planning.preflight import UNSTABLE, few_answers, mostly_noise, suggestion, weak_promise
 from teacher_student.planning.request import Request, choose_parameters
 from teacher_student.privacy import calibrate
 
@@ -52,7 +52,7 @@ def test_few_teachers_are_warned_of_with_advice_that_holds(teachers: int, querie
 def test_what_would_not_help_is_not_advised() -> None:
     wanted = request(2000, 10_000)
     best = choose_parameters("gnmax", wanted)
-    assert remedy(best, wanted) == "a larger epsilon."
+    assert suggestion(best, wanted) == "a larger epsilon."
 
 
 EPSILON = (

@@ -14,7 +14,6 @@ from teacher_student.labels import HALTED
 from teacher_student.mechanisms import GeneratorNoise, build_mechanism
 from teacher_student.planning.report import plan
 from teacher_student.planning.request import Request, choose_cutoff, choose_parameters
-from teacher_student.planning.yields import correct, expected, smallest_gap
 from teacher_student.privacy import (
     MECHANISMS,
     ConfidentGNMax,
@@ -58,7 +57,8 @@ def simulate(parameters: Parameters, unstable: float, gap: int, num_teachers: in
 def test_expected_answers_are_those_of_simulated_sessions(parameters: Parameters, unstable: float, gap: int) -> None:
     """Within five standard errors of 300 sessions and 2 % (redrawn thresholds are treated as independent of each other)."""
     found = simulate(parameters, unstable, gap, 400, 250, 300)
-    wanted = expected(parameters, unstable=unstable, clear_gap=gap, num_queries=250, num_teachers=400, num_classes=2)[:2]
+    request = Request(num_teachers=400, num_queries=250, epsilon=1.0, delta=1e-5, clear_share=gap / 400)
+    wanted = request.expected(parameters, unstable)[:2]
     error = 5 * found.std(axis=0) / math.sqrt(len(found))
     assert np.all(np.abs(found.mean(axis=0) - wanted) <= error + 0.02 * np.array(wanted) + 0.05)
 
@@ -66,14 +66,15 @@ def test_expected_answers_are_those_of_simulated_sessions(parameters: Parameters
 @pytest.mark.parametrize("num_classes", [2, 4])
 @pytest.mark.parametrize("parameters", [SESSIONS[0], SESSIONS[2], SESSIONS[4], SESSIONS[5]], ids=lambda p: p.mechanism)
 def test_smallest_gap_is_answered_as_often_as_it_says(parameters: Parameters, num_classes: int) -> None:
-    gap = smallest_gap(parameters, failure=0.1, num_teachers=1000, num_classes=num_classes)
+    request = Request(num_teachers=1000, num_queries=1, epsilon=1.0, delta=1e-5, failure=0.1, num_classes=num_classes)
+    gap = request.smallest_gap(parameters)
     noise, mechanism = GeneratorNoise(np.random.default_rng(6)), build_mechanism(parameters)
     counts = np.array([[gap + 10, *[10] * (num_classes - 1)]])
     rows = np.repeat(counts, 4, axis=0)
     right = [(mechanism.answer(rows[:1], mechanism.start(noise), noise)[0] == 0).all() for _ in range(4000)]
     assert 0.9 - 0.025 < np.mean(right) < 0.9 + 0.04
-    assert correct(parameters, gap, num_teachers=1000, num_classes=num_classes) >= 0.9
-    assert correct(parameters, gap - 2, num_teachers=1000, num_classes=num_classes) < 0.9
+    assert request.correct(parameters, gap) >= 0.9
+    assert request.correct(parameters, gap - 2) < 0.9
 
 
 def test_expected_minimum_by_summation() -> None:
@@ -95,15 +96,15 @@ def test_chosen_parameters_keep_to_the_request(mechanism: str) -> None:
 
 def test_a_chosen_cutoff_beats_its_neighbours_far_off() -> None:
     request = Request(**SIZES)
-    chosen = choose_cutoff("stability", **SIZES)
+    chosen = choose_cutoff("stability", request)
     worth = {cutoff: request.worth(request.calibrate("stability", cutoff=cutoff)) for cutoff in (1, chosen, 4 * chosen)}
     assert max(worth, key=lambda cutoff: worth[cutoff]) == chosen
 
 
 def test_a_guess_of_few_unstable_queries_chooses_a_smaller_cutoff() -> None:
-    few, many = (choose_cutoff("stability", **SIZES, shares=(share,)) for share in (0.002, 0.3))
+    few, many = (choose_cutoff("stability", Request(**SIZES, shares=(share,))) for share in (0.002, 0.3))
     assert few < many
-    assert choose_cutoff("gnmax", **SIZES) == choose_parameters("gnmax", Request(**SIZES)).to_dict()["max_answers"]
+    assert choose_cutoff("gnmax", Request(**SIZES)) == choose_parameters("gnmax", Request(**SIZES)).to_dict()["max_answers"]
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,7 @@ from teacher_student.app import dispatch
 from teacher_student.arguments import ArgumentError
 from teacher_student.mechanisms import GeneratorNoise, build_mechanism
 from teacher_student.planning.request import Request, choose_parameters
-from teacher_student.planning.search import choose
-from teacher_student.planning.yields import PublicVotes, expected
+from teacher_student.planning.search import PublicVotes, choose
 from teacher_student.privacy import ConfidentGNMax, Exponential, GNMax, LNMax, Parameters, Stability, StabilityRedraw
 
 SESSIONS: list[Parameters] = [
@@ -37,9 +36,9 @@ def votes(num_teachers: int, rows: int = 300, num_classes: int = 3, seed: int = 
 
 @pytest.mark.parametrize("mechanism", ["stability", "stability_redraw", "gnmax", "confident_gnmax", "exponential"])
 def test_a_clear_gap_and_a_share_of_ties_are_two_rows_of_public_votes(mechanism: str) -> None:
-    parameters = choose_parameters(mechanism, Request(num_teachers=400, num_queries=300, epsilon=2.0, delta=1e-5))
-    sizes = {"num_queries": 300, "num_teachers": 400, "num_classes": 2}
-    modelled = expected(parameters, unstable=0.25, clear_gap=360, **sizes)
+    request = Request(num_teachers=400, num_queries=300, epsilon=2.0, delta=1e-5)
+    parameters = choose_parameters(mechanism, request)
+    modelled = request.expected(parameters, unstable=0.25)
     assert modelled[:2] == pytest.approx(PublicVotes([[380, 20]] * 3 + [[200, 200]]).expected(parameters, 300)[:2], rel=1e-6)
 
 
