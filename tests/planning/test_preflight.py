@@ -50,7 +50,7 @@ def test_few_teachers_are_warned_of_with_advice_that_holds(teachers: int, querie
 
 
 def test_what_would_not_help_is_not_advised() -> None:
-    wanted = request(2000, 10_000)
+    wanted = request(2000, 1000)
     best = choose_parameters("gnmax", wanted)
     assert suggestion(best, wanted) == "a larger epsilon."
 

@@ -44,12 +44,12 @@ def test_a_clear_gap_and_a_share_of_ties_are_two_rows_of_public_votes(mechanism:
 
 @pytest.mark.parametrize("parameters", SESSIONS, ids=lambda p: p.mechanism)
 def test_outlooks_are_those_of_simulated_sessions(parameters: Parameters) -> None:
-    """Queries drawn from the stand-in's rows; within five standard errors of 200 sessions and 3 %."""
+    """Queries drawn from the stand-in's rows; within five standard errors of 120 sessions and 3 %."""
     counts, truth = votes(400)
     generator = np.random.default_rng(5)
     noise, mechanism = GeneratorNoise(generator), build_mechanism(parameters)
     found = []
-    for _ in range(200):
+    for _ in range(120):
         rows = generator.integers(len(counts), size=250)
         labels, _ = mechanism.answer(counts[rows], mechanism.start(noise), noise)
         found.append([(labels >= 0).sum(), (labels == counts[rows].argmax(1)).sum(), (labels == truth[rows]).sum()])
