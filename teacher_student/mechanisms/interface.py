@@ -1,8 +1,8 @@
-"""The one interface under which every mechanism answers, and the way from a spec to the mechanism that it describes.
+"""The interface of all mechanisms, and how a spec becomes the mechanism that it describes.
 
-A mechanism is a pure function of (counts, state, noise): all that it remembers is in a frozen `State`, which a session writes
-down before it hands an answer out. Its `parameters` own the cost (`teacher_student.privacy`), and the mechanism reads its
-scales from the same object, so that sampler and cost cannot disagree.
+A mechanism is a pure function of (counts, state, noise). All that it remembers is in a frozen `State`, which a session stores
+before it hands out an answer. Its `parameters` own the cost (`teacher_student.privacy`); the mechanism reads its scales from the
+same object, so sampler and cost cannot disagree.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class State:
 
     Attributes:
         noisy_threshold: the threshold w + rho in use; None where the mechanism has none.
-        paid: units of the cutoff spent so far (abstentions for the stability mechanisms, answers for the noisy maxima).
-        answered: queries answered with a class.
-        asked: queries put to the mechanism before it halted; those told HALTED are not counted.
+        paid: units spent so far: abstentions for the stability mechanisms, answers for the others.
+        answered: queries that got an answer.
+        asked: queries that reached the mechanism; those told `HALTED` do not count.
     """
 
     noisy_threshold: int | None = dataclasses.field(default=None, repr=False)
@@ -43,6 +43,17 @@ class State:
             raise ArgumentError(f"noisy_threshold must be an integer, got {self.noisy_threshold!r}")
         for name in ("paid", "answered", "asked"):
             positive_integer(name, getattr(self, name), minimum=0)
+
+    @property
+    def threshold(self) -> int:
+        """The noisy threshold.
+
+        Raises:
+            ArgumentError: none was drawn.
+        """
+        if self.noisy_threshold is None:
+            raise ArgumentError("state must hold a noisy threshold; make it with start()")
+        return self.noisy_threshold
 
     def to_dict(self) -> dict[str, int | None]:
         """Return the fields as JSON numbers."""
@@ -69,15 +80,15 @@ class Mechanism(Protocol):
         """The public numbers in use, which own the cost."""
 
     def start(self, noise: Noise) -> State:
-        """Return the state before the first query; draws the threshold's noise where the mechanism has one."""
+        """Return the state before the first query; draw the noisy threshold if the mechanism has one."""
 
     def answer(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
-        """Answer the queries in order.
+        """Answer the queries in order, with fresh noise.
 
         Args:
             counts: votes per class, shape (num_queries, num_classes), any integer type.
-            state: where the mechanism stands. Not changed.
-            noise: the source of fresh noise.
+            state: from `start` or the previous call; not changed.
+            noise: source of the noise.
 
         Returns:
             labels, shape (num_queries,), int64: a class, `ABSTAIN` or `HALTED`; and the state after the last query.
@@ -93,8 +104,8 @@ Drawn = TypeVar("Drawn", bound=Callable[..., Any])
 def samples(*kinds: type[MechanismSpec]) -> Callable[[Drawn], Drawn]:
     """Attach a sampler to the specs whose answers it draws; a decorator.
 
-    It decorates a class, which is called with the spec and is a `Mechanism`; or, for a `NoisyMaxParameters`, a function of
-    (counts, spec, noise) from votes (m, C) to a class or `ABSTAIN` for each row: caps are then kept by `noisy_max.NoisyMax`.
+    The sampler is a class of `Mechanism`, called with the spec. For a `NoisyMaxParameters` it is a function of (counts, spec,
+    noise) from votes (m, C) to a class or `ABSTAIN` for each row; `noisy_max.NoisyMax` then enforces the caps.
     """
 
     def decorate(sampler: Drawn) -> Drawn:

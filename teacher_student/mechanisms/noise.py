@@ -64,7 +64,7 @@ class Noise(ABC):
 
 
 class SystemNoise(Noise):
-    """Exact samplers (OpenDP) on the operating system's entropy. Draws cannot be repeated, foreseen or seeded."""
+    """Exact samplers (OpenDP) on the operating system's entropy. Draws cannot be repeated, predicted or seeded."""
 
     private = True
 
@@ -94,10 +94,12 @@ class GeneratorNoise(Noise):
 
     def discrete_gaussian(self, scale: Fraction, size: int) -> Integers:
         """Return discrete Laplace proposals thinned to a discrete Gaussian."""
-        _exact_double(scale)
-        accepted = np.empty(0, dtype=np.int64)
+        width, accepted = math.floor(sigma := _exact_double(scale)) + 1, np.empty(0, dtype=np.int64)
         while len(accepted) < size:
-            accepted = np.concatenate([accepted, self._gaussian_proposals(float(scale), 2 * size + 16)])
+            proposals = self.discrete_laplace(Fraction(width), 2 * size + 16)
+            exponent = -((np.abs(proposals) - sigma**2 / width) ** 2) / (2 * sigma**2)
+            kept = proposals[self._generator.random(len(proposals)) < np.exp(exponent)]
+            accepted = np.concatenate([accepted, kept])
         return accepted[:size]
 
     def two_geometrics(self, scale: Fraction, size: int) -> Integers:
@@ -107,12 +109,6 @@ class GeneratorNoise(Noise):
     def _geometric(self, scale: Fraction, size: int) -> Integers:
         success = -math.expm1(-1.0 / _exact_double(scale))
         return self._generator.geometric(success, size=size).astype(np.int64) - 1
-
-    def _gaussian_proposals(self, scale: float, size: int) -> Integers:
-        width = math.floor(scale) + 1
-        proposals = self.discrete_laplace(Fraction(width), size)
-        exponent = -((np.abs(proposals) - scale**2 / width) ** 2) / (2 * scale**2)
-        return proposals[self._generator.random(size) < np.exp(exponent)]
 
 
 class RecordedNoise(Noise):
@@ -132,22 +128,13 @@ class RecordedNoise(Noise):
 
     def discrete_laplace(self, scale: Fraction, size: int) -> Integers:
         """Return the next `size` recorded values."""
-        return self._next(scale, size)
-
-    def discrete_gaussian(self, scale: Fraction, size: int) -> Integers:
-        """Return the next `size` recorded values."""
-        return self._next(scale, size)
-
-    def two_geometrics(self, scale: Fraction, size: int) -> Integers:
-        """Return the next `size` recorded values."""
-        return self._next(scale, size)
-
-    def _next(self, scale: Fraction, size: int) -> Integers:
         stream = self._streams.get(scale, self._streams.get(None, iter(())))
         values = [value for _, value in zip(range(size), stream, strict=False)]
         if len(values) < size:
             raise ArgumentError(f"recorded noise must hold a value for every draw, got {size - len(values)} too few at {scale}")
         return np.array(values, dtype=np.int64)
+
+    discrete_gaussian = two_geometrics = discrete_laplace
 
 
 def fold(draws: Integers) -> Integers:
@@ -180,9 +167,8 @@ def _measurement(maker: str, scale: float) -> Callable[[list[int]], list[int]]:
 
     mod.enable_features("contrib")
     metric: Any = metrics.l2_distance(T="i64") if maker == "make_gaussian" else metrics.l1_distance(T="i64")
-    built: Callable[[list[int]], list[int]] = getattr(measurements, maker)(
-        domains.vector_domain(domains.atom_domain(T="i64")), metric, scale
-    )
+    space = domains.vector_domain(domains.atom_domain(T="i64"))
+    built: Callable[[list[int]], list[int]] = getattr(measurements, maker)(space, metric, scale)
     return built
 
 

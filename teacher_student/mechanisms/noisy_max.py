@@ -40,6 +40,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
 from teacher_student.arguments import Integers, vote_counts
 from teacher_student.labels import ABSTAIN, HALTED
@@ -52,17 +53,17 @@ _BLOCK = 1 << 18
 """Noisy counts drawn at a time."""
 
 _SPARE = 64
-"""Rows drawn at a time beyond twice the answers that are left: those after the last answer are drawn in vain."""
+"""Rows drawn at a time beyond twice the answers that are left, since those after the last answer are drawn in vain."""
 
 
 @dataclasses.dataclass(frozen=True)
 class NoisyMax:
-    """Whichever noisy maximum `parameters` describe, asked until their caps are reached; `samples` says how a class is drawn."""
+    """The noisy maximum that `parameters` describe, asked until its caps are reached; its sampler draws the classes."""
 
     parameters: NoisyMaxParameters
 
     def start(self, noise: Noise) -> State:
-        """Return the state before the first query; nothing is drawn, since nothing is shared between queries."""
+        """Return the state before the first query; no noise is shared between queries."""
         del noise
         return State()
 
@@ -75,8 +76,8 @@ class NoisyMax:
 
         Args:
             counts: votes per class, shape (num_queries, num_classes), any integer type.
-            state: from `start` or the call before.
-            noise: the source of fresh noise.
+            state: from `start` or the previous call.
+            noise: source of the noise.
 
         Returns:
             labels, shape (num_queries,), int64: a class, `ABSTAIN` (Confident-GNMax only) or `HALTED`; and the state after them.
@@ -153,18 +154,31 @@ def exponential_choice(counts: Integers, scale: Fraction, noise: Noise) -> Integ
     """Return a class for each row of counts (m, C), P(class) exactly proportional to exp(count / scale), shape (m,)."""
     behind = counts.max(axis=1, keepdims=True) - counts
     span = behind + _offset(behind, float(scale))[:, None]
-    chosen, pending = np.empty(len(counts), dtype=np.int64), np.arange(len(counts))
+
+    def odd(rows: Integers) -> npt.NDArray[np.bool_]:
+        return (fold(noise.discrete_laplace(scale, span[rows].size)).reshape(len(rows), -1) // span[rows]) % 2 == 1
+
+    return until_one(odd, len(counts))
+
+
+def until_one(draw: Callable[[Integers], npt.NDArray[np.bool_]], num_rows: int) -> Integers:
+    """Return for each row the only class that `draw` marks; rows where it marks none or several are drawn again.
+
+    Args:
+        draw: given the rows still undecided, returns fresh marks, shape (len(rows), num_classes).
+        num_rows: how many rows there are.
+    """
+    chosen, pending = np.empty(num_rows, dtype=np.int64), np.arange(num_rows)
     while len(pending):
-        geometric = fold(noise.discrete_laplace(scale, span[pending].size)).reshape(len(pending), -1)
-        odd = (geometric // span[pending]) % 2 == 1
-        decided = odd.sum(axis=1) == 1
-        chosen[pending[decided]] = odd[decided].argmax(axis=1)
+        marked = draw(pending)
+        decided = marked.sum(axis=1) == 1
+        chosen[pending[decided]] = marked[decided].argmax(axis=1)
         pending = pending[~decided]
     return chosen
 
 
 def _offset(behind: Integers, scale: float) -> Integers:
-    """Return the a >= 1 of the module's text for each row; it sets the speed and leaves the law alone."""
+    """Return each row's a >= 1 (see the module); it affects the speed and not the law."""
     total = np.exp(-behind / scale).sum(axis=1)
     return np.asarray(np.maximum(1, np.ceil(scale * np.log(total))), dtype=np.int64)
 

@@ -1,4 +1,4 @@
-"""Noisy sums: what the teachers say of a query together, a number for each class, each with integer Gaussian noise.
+"""Noisy sums: the teachers' votes for, or scores of, each class of a query, summed, plus integer Gaussian noise.
 
 Not in the paper. GNMax (Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson 2018, definition 1) without its last step:
 
@@ -10,9 +10,9 @@ Not in the paper. GNMax (Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsso
 | n_j | one row of `counts` for each class of each query |
 | sigma | scale |
 
-Of votes (noisy fractions) the argmax of what is released is GNMax's answer, at GNMax's price. Of scores (noisy scores) a sum may
-be negative before noise, too. As an answer an integer is a code that is not negative, since -1 and -2 mean `ABSTAIN` and
-`HALTED`: 2 v for v >= 0, else -2 v - 1.
+For votes (noisy fractions) the argmax of the released sums is GNMax's answer, at GNMax's price. For scores (noisy scores) a sum
+may be negative even before noise. Since -1 and -2 mean `ABSTAIN` and `HALTED`, an integer v is released as a code of at least 0:
+2 v for v >= 0, else -2 v - 1.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from teacher_student.mechanisms.noise import Noise
 from teacher_student.privacy.noisy_sums import NoisyFraction, NoisyScores
 
 LARGEST_SUM = 1 << 53
-"""Of scores over all teachers: what a double holds exactly."""
+"""Largest sum of scores over all teachers, which a double holds exactly."""
 
 
 @samples(NoisyFraction, NoisyScores)
@@ -39,7 +39,7 @@ class NoisySums:
     parameters: NoisyFraction | NoisyScores
 
     def start(self, noise: Noise) -> State:
-        """Return the state before the first query; nothing is drawn, since nothing is shared between queries."""
+        """Return the state before the first query; no noise is shared between queries."""
         del noise
         return State()
 
@@ -51,12 +51,12 @@ class NoisySums:
         """Answer whole queries in order.
 
         Args:
-            counts: shape (num_queries * num_classes, 1), the votes for, or the scores of, a query's classes in adjacent rows.
-            state: from `start` or the call before.
-            noise: the source of fresh noise.
+            counts: shape (num_queries * num_classes, 1), the sums of a query's classes in adjacent rows.
+            state: from `start` or the previous call.
+            noise: source of the noise.
 
         Returns:
-            codes, shape (num_queries * num_classes,), int64: of noisy sums, or `HALTED`; and the state after them.
+            codes of noisy sums, or `HALTED`, shape (num_queries * num_classes,), int64; and the state after them.
         """
         sums = self._checked(counts)
         classes = self.parameters.num_classes
@@ -76,14 +76,14 @@ class NoisySums:
 
 
 def check_sums(sums: Counts) -> Integers:
-    """Return sums of scores as int64, none so large that noise could pass the largest integer."""
+    """Return sums of scores as int64; refuse any so large that noise could overflow."""
     if max(-int(sums.min()), int(sums.max())) > LARGEST_SUM:
         raise ArgumentError(f"sums must lie between -2^53 and 2^53, got {int(sums.min())} to {int(sums.max())}")
     return sums.astype(np.int64)
 
 
 def to_codes(values: Integers) -> Integers:
-    """Return a code of at least 0 for every integer.
+    """Return the code, at least 0, of every integer.
 
     >>> to_codes(np.array([0, 1, -1, -2]))
     array([0, 2, 1, 3])

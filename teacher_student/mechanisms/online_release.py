@@ -25,8 +25,8 @@ Deviations from the paper:
 - Line 4 redraws the threshold under `stability_paper` and `stability_redraw` only. The default, `stability`, draws it once for
   the whole session, and so does `stability_laplace`; the parameters own the cost of each.
 - The distance is halved, unless votes are only added or withdrawn, and the noise is integer (see `stability`, `noise`).
-- Lemma stabP4 unites the failures of split queries as if each had a fresh threshold; those that survive bias it. The calibrations
-  account for that (see `teacher_student.privacy`), not this loop.
+- Lemma stabP4 takes a union bound over split queries as if each had a fresh threshold, but the threshold is biased by those that
+  were answered. The calibrations account for that (see `teacher_student.privacy`), not this loop.
 
 Cost: `parameters.epsilon(delta)` for any number of adaptively chosen queries; `stability_paper` for at most num_queries.
 """
@@ -52,16 +52,20 @@ _FIRST_BLOCK, _BLOCK = 1 << 10, 1 << 16
 @samples(Stability, StabilityPaper, StabilityRedraw, StabilityLaplace)
 @dataclasses.dataclass(frozen=True)
 class OnlineRelease:
-    """A_OQR over vote counts, under any of the four threshold calibrations."""
+    """A_OQR over vote counts, under any of the four threshold calibrations.
+
+    Attributes:
+        parameters: scales, threshold and cutoff; they own the cost of the whole session.
+    """
 
     parameters: ThresholdParameters
 
     def start(self, noise: Noise) -> State:
-        """Return the state before the first query, the noisy threshold drawn."""
+        """Return the state before the first query, with a fresh noisy threshold."""
         return sparse_vector.start(self.parameters, noise)  # line 1
 
     def halted(self, state: State) -> bool:
-        """Whether the cutoff is spent, or all the queries asked that the calibration was made for."""
+        """Whether the cutoff is spent, or as many queries were asked as the calibration covers."""
         return not (state.paid < self.parameters.cutoff and state.asked < self.parameters.max_asked)
 
     def answer(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
@@ -69,8 +73,8 @@ class OnlineRelease:
 
         Args:
             counts: votes per class, shape (num_queries, num_classes), any integer type.
-            state: from `start` or the call before.
-            noise: the source of fresh noise.
+            state: from `start` or the previous call.
+            noise: source of the noise.
 
         Returns:
             labels, shape (num_queries,), int64: winner, `ABSTAIN` or `HALTED`; and the state after them.
@@ -80,16 +84,19 @@ class OnlineRelease:
         for rows in _blocks(int(min(len(counts), self.parameters.max_asked - state.asked))):
             if self.halted(state):
                 break
-            winner, distance = plurality(counts[rows], self.parameters.moved_counts)
-            outcomes, state = sparse_vector.sparse_vector_in_bulk(distance, self.parameters, state, noise)
-            labels[rows] = np.where(outcomes == sparse_vector.ABOVE, winner, outcomes)
+            labels[rows], state = self._answer_block(counts[rows], state, noise)
         return labels, state
 
+    def _answer_block(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
+        """Answer a block of queries that the calibration covers."""
+        winner, distance = plurality(counts, self.parameters.moved_counts)
+        outcomes, state = sparse_vector.sparse_vector_in_bulk(distance, self.parameters, state, noise)
+        return np.where(outcomes == sparse_vector.ABOVE, winner, outcomes), state
+
     def answer_literally(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
-        """Do what `answer` does, line by line as the box has it."""
+        """Do what `answer` does, line by line as in the box."""
         labels = np.full(len(counts), HALTED, dtype=np.int64)
-        threshold, paid, asked = state.noisy_threshold, state.paid, 0
-        assert threshold is not None
+        threshold, paid, asked = state.threshold, state.paid, 0
         for query, (winner, distance) in enumerate(zip(*plurality(counts, self.parameters.moved_counts), strict=True)):
             if not (paid < self.parameters.cutoff and state.asked + asked < self.parameters.max_asked):  # line 2
                 break
@@ -97,14 +104,14 @@ class OnlineRelease:
             out = stable_answer(int(winner), int(distance), noisy_threshold=threshold, query_noise=nu)  # line 3
             if out == ABSTAIN:  # line 4
                 paid += 1
-                threshold = sparse_vector.noisy_threshold(self.parameters, noise) if self.parameters.redraw else threshold
+                threshold = sparse_vector.after_abstention(threshold, self.parameters, noise)
             labels[query] = out  # line 5
             asked += 1
         return labels, sparse_vector.after(state, labels[:asked], threshold)
 
 
 def _blocks(rows: int) -> Iterator[slice]:
-    """Yield slices that cover `rows`, small ones first: a session that halts early has then drawn little noise in vain.
+    """Yield slices that cover `rows`, small ones first, so that a session that halts early has drawn little noise in vain.
 
     >>> list(_blocks(3000))
     [slice(0, 1024, None), slice(1024, 3000, None)]

@@ -2,7 +2,7 @@
 
 McKenna, Sheldon 2020 (arXiv:2010.12603), algorithm 1, on counts n_j with scale = 2 / epsilon:
 
-    1  for each class j in random order: output j with probability exp((n_j - max n) / scale), else go on
+    1  for each class j in random order: output j with probability exp((n_j - max n) / scale), else continue
 
 At epsilon 1 and delta 1e-5 it errs less for up to five answers; many answers of the exponential mechanism compose better.
 
@@ -23,10 +23,12 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from teacher_student.arguments import Floats, Integers
 from teacher_student.mechanisms.interface import samples
 from teacher_student.mechanisms.noise import Noise, fold
+from teacher_student.mechanisms.noisy_max import until_one
 from teacher_student.privacy.noisy_max import OneScaleMax
 from teacher_student.privacy.paid_answers import PureCost
 from teacher_student.privacy.parameters import Draw
@@ -49,7 +51,7 @@ class PermuteAndFlip(PureCost, OneScaleMax):
 
     @property
     def draws(self) -> tuple[Draw, ...]:
-        """A coin for each class, then draws that choose among the heads, again and again until they decide."""
+        """A coin for each class, then draws that choose among the heads, repeated until one is largest."""
         return (Draw("discrete_laplace", self.scale, "count", decides=False),)
 
     def law(self, counts: Integers) -> Floats:
@@ -62,12 +64,10 @@ def permute_and_flip(counts: Integers, spec: PermuteAndFlip, noise: Noise) -> In
     """Return a class for each row of counts (m, C), shape (m,)."""
     coins = fold(noise.discrete_laplace(spec.scale, counts.size)).reshape(counts.shape)
     heads = coins >= counts.max(axis=1, keepdims=True) - counts
-    chosen, pending = np.empty(len(counts), dtype=np.int64), np.arange(len(counts))
-    while len(pending):
-        lots = fold(noise.discrete_laplace(spec.scale, heads[pending].size)).reshape(len(pending), -1)
-        lots = np.where(heads[pending], lots, -1)
-        largest = lots == lots.max(axis=1, keepdims=True)
-        decided = largest.sum(axis=1) == 1
-        chosen[pending[decided]] = largest[decided].argmax(axis=1)
-        pending = pending[~decided]
-    return chosen
+
+    def largest(rows: Integers) -> npt.NDArray[np.bool_]:
+        lots = fold(noise.discrete_laplace(spec.scale, heads[rows].size)).reshape(len(rows), -1)
+        lots = np.where(heads[rows], lots, -1)
+        return np.asarray(lots == lots.max(axis=1, keepdims=True))
+
+    return until_one(largest, len(counts))

@@ -15,13 +15,13 @@ The procedure, in our words:
 | hist, shifted hist | columns 1 to B and the last B - 1 columns of the counts; column 0 says how many bins (public) |
 
 Deviations from the paper:
-- Sets of scores from trained models are not tame: v = 1.0 is in the last bin, NaN and infinities count nowhere (that teacher
-  abstains), and values outside [0, 1] are clipped. Nothing here raises on a *value*: values are private, and a failure that
-  depends on them would be an answer that nobody paid for.
-- B >= 3: with two bins the shifted histogram has one bin only, and nothing to compare it with.
+- Trained models give odd scores: v = 1.0 is in the last bin, NaN and infinities count nowhere (that teacher abstains), and values
+  outside [0, 1] are clipped. Nothing here raises on a *value*: values are private, and a failure that depends on them would be an
+  answer that nobody paid for.
+- B >= 3: with two bins the shifted histogram would have a single bin and no runner-up.
 
-Sensitivity: one teacher's changed score moves one vote in the plain and one in the shifted histogram; floor(v B) and
-floor(v B - 1/2) are computed in doubles, but are functions of v alone, so that each vote still counts at most once in each.
+Sensitivity: one teacher's changed score moves one vote in the plain and one in the shifted histogram. floor(v B) and
+floor(v B - 1/2) are computed in doubles, but are functions of v alone, so each vote still counts at most once in each.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from teacher_student.arguments import ArgumentError, Floats, Integers, positive_
 
 SMALLEST_NUMBER_OF_BINS = 3
 _BLOCK_VALUES = 1 << 20
-"""Scores are binned in blocks of about this many."""
+"""Scores binned at a time."""
 
 
 def bins_of_width(width: object) -> int:
@@ -64,7 +64,7 @@ def check_bins(bins: object, num_queries: int) -> Integers:
 
 
 def plain_bin(scores: Floats, bins: Integers) -> Integers:
-    """Return each score's bin, min(floor(v B), B - 1), or -1 where it counts nowhere (line 1).
+    """Return each score's bin, min(floor(v B), B - 1), or -1 where it counts nowhere: line 1, literally.
 
     >>> plain_bin(np.array([0.0, 0.95, 1.0, 7.0, np.nan]), np.array(10))
     array([ 0,  9,  9,  9, -1])
@@ -75,27 +75,26 @@ def plain_bin(scores: Floats, bins: Integers) -> Integers:
 
 
 def shifted_bin(scores: Floats, bins: Integers) -> Integers:
-    """Return each score's shifted bin, floor(v B - 1/2) if in [0, B - 2], or -1 where it counts nowhere (line 2).
+    """Return each score's shifted bin, floor(v B - 1/2) if in [0, B - 2], or -1 where it counts nowhere: line 2, literally.
 
     >>> shifted_bin(np.array([0.0, 0.05, 0.95, 0.2, np.nan]), np.array(10))
     array([-1,  0, -1,  1, -1])
     """
     finite = np.isfinite(scores)
-    clipped = np.clip(np.where(finite, scores, 0.0), 0.0, 1.0)
-    found = np.floor(clipped * bins - 0.5)
+    found = np.floor(np.clip(np.where(finite, scores, 0.0), 0.0, 1.0) * bins - 0.5)
     return np.where(finite & (found >= 0) & (found <= bins - 2), found, -1).astype(np.int64)
 
 
 def histograms(scores: npt.NDArray[np.floating], bins: Integers) -> Integers:
-    """Return the plain and the shifted histogram of every query, side by side behind its number of bins.
+    """Return the plain and the shifted histogram of every query, side by side after its number of bins.
 
     Args:
-        scores: one per teacher, shape (num_queries, num_teachers); any values at all.
+        scores: one per teacher, shape (num_queries, num_teachers), of any value.
         bins: number of bins of each query, shape (num_queries,), all at least 3 (see `check_bins`).
 
     Returns:
         counts, int64, shape (num_queries, 2 B), B = max(bins): the query's own number of bins, B columns plain, B - 1 shifted.
-        Columns beyond a query's own bins stay 0, which leaves its winner and its distance as they are.
+        Columns beyond a query's own bins stay 0, which changes neither its winner nor its distance.
 
     >>> histograms(np.array([[0.1, 0.3, 0.4]]), np.array([4]))
     array([[4, 1, 2, 0, 0, 1, 1, 0]])
@@ -110,21 +109,21 @@ def histograms(scores: npt.NDArray[np.floating], bins: Integers) -> Integers:
         counts[rows, 1 : widest + 1] = halves[:, 0::2] + halves[:, 1::2]
         counts[rows, widest + 1 :] = halves[:, 1:-1:2] + halves[:, 2::2]
     narrow = np.flatnonzero(bins < widest)
-    counts[narrow, widest + bins[narrow]] = 0  # the last half-bin of a query with fewer bins: dropped like the others' last
+    counts[narrow, widest + bins[narrow]] = 0  # drop the last half-bin of a query with fewer bins, as for the others
     return counts
 
 
 def _count_half_bins(scores: Floats, bins: Integers, widest: int) -> Integers:
     """Count scores in half-bins, shape (rows, 2 * widest): bin v is 2v and 2v + 1, shifted bin v is 2v + 1 and 2v + 2.
 
-    Doubling is exact in floating point, and so is x - 1/2 for x >= 1/2: the sums are what `plain_bin` and `shifted_bin` count.
-    Overwrites `scores`.
+    Doubling is exact in floating point, and so is x - 1/2 for x >= 1/2, so sums of half-bins are what `plain_bin` and
+    `shifted_bin` count. Overwrites `scores`.
     """
     nowhere = ~np.isfinite(scores)
     np.clip(scores, 0.0, 1.0, out=scores)
     scores *= 2 * bins
     np.minimum(scores, 2 * bins - 1, out=scores)
-    scores[nowhere] = 2 * widest  # a column of its own, which is dropped
+    scores[nowhere] = 2 * widest  # an extra column, which is dropped
     cells = scores.astype(np.int64)
     cells += np.arange(len(cells))[:, np.newaxis] * (2 * widest + 1)
     found = np.bincount(cells.ravel(), minlength=len(cells) * (2 * widest + 1))

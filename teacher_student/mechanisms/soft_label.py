@@ -1,10 +1,8 @@
-"""A_SL-Quer, A_LPriv and H_priv: soft labels, a plain histogram first and a shifted one where that fails.
+"""A_SL-Quer, A_LPriv and H_priv: soft labels from a plain histogram, and from a shifted one where that fails.
 
 Bassily, Thakkar, Thakurta 2018 (arXiv:1803.05101v2), section 5, the algorithms named A_SL-Quer, A_LPriv (A_PrvLearn) and h_priv.
 
-The boxes, in our words.
-
-A_SL-Quer, soft-label classification queries:
+The boxes, in our words. A_SL-Quer, soft-label classification queries:
 
     require  private data D, learner B, number of teachers k, queries x online, bins, cutoff, (epsilon, delta)
     1  c <- 0; scales and threshold w from (epsilon, delta);  noisy threshold <- w + threshold noise
@@ -42,21 +40,21 @@ h_priv, the private classifier:
 | s hat, flag | score, shifted |
 | bottom | ABSTAIN; HALTED once c = U |
 
-An answer is an integer *code*, B^2 + 2v + flag: bin v of B, plain or shifted. The score is (2v + flag + 1) / (2B), and the code
-alone says it, as B^2 <= code < (B + 1)^2. Counts, codes and noise are integers; a score is made last.
+An answer is an integer *code*, B^2 + 2v + flag: bin v of B, plain or shifted. The score is (2v + flag + 1) / (2B). A code alone
+determines it, as B^2 <= code < (B + 1)^2. Counts, codes and noise are integers; scores are computed last.
 
 Deviations from the paper:
 - The noisy threshold, never initialised in h_priv as printed, is drawn in line 1 and *shared* by all queries.
 - Line 1: w has a factor 2 that the print lacks (without it, a session leaks); scales are calibrated for U = 2T units, since T
   doubly unstable queries pay 2T. `parameters.cutoff` is U.
 - Line 3 reads `c < U`, not `c <= T`; the shifted test runs only if c < U still holds: the last unit may go to a first test.
-- Redraws happen under the calibrations `stability_paper` and `stability_redraw` only. The default, `stability`, keeps one
-  threshold for the whole session, which its accounting needs.
+- Only the calibrations `stability_paper` and `stability_redraw` redraw the threshold. The default, `stability`, keeps one for the
+  whole session, which its accounting needs.
 - The distance is halved (see `stability`); noise is integer; GenHist takes any values (see `soft_histogram`).
 - The number of bins may differ per query if it is chosen from public information.
 
-Cost: `parameters.epsilon(delta)`. Each test is one query of sensitivity 1 to the sparse vector, chosen after seeing the one
-before; the analysis allows any adaptive choice, and at most U abstentions.
+Cost: `parameters.epsilon(delta)`. Each test is one query of sensitivity 1 to the sparse vector, chosen after seeing the previous
+answer; the analysis allows any adaptive choice, and at most U abstentions.
 """
 
 from __future__ import annotations
@@ -68,51 +66,28 @@ import numpy.typing as npt
 
 from teacher_student.arguments import ArgumentError, Floats, Integers, vote_counts
 from teacher_student.labels import ABSTAIN, HALTED
-from teacher_student.mechanisms import sparse_vector
 from teacher_student.mechanisms.interface import Counts, State
 from teacher_student.mechanisms.noise import Noise
+from teacher_student.mechanisms.online_release import OnlineRelease
 from teacher_student.mechanisms.soft_histogram import split
+from teacher_student.mechanisms.sparse_vector import after_abstention, first_at_most, query_noise
 from teacher_student.mechanisms.stability import plurality, stable_answer
-from teacher_student.privacy import ThresholdParameters
 from teacher_student.privacy.parameters import REPLACED
-
-_FIRST_STEP = 64
-_FIRST_BLOCK, _BLOCK = 1 << 10, 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
-class SoftLabelRelease:
-    """A_SL-Quer over histograms, under any of the threshold calibrations; a `Mechanism` like the others.
+class SoftLabelRelease(OnlineRelease):
+    """A_SL-Quer over histograms, under any of the threshold calibrations; the cutoff is the unit budget U.
 
-    Attributes:
-        parameters: scales, threshold and cutoff; the cutoff is the unit budget U.
+    `answer` takes both histograms of each query, shape (num_queries, 2B), from `histograms`, and returns codes.
     """
-
-    parameters: ThresholdParameters
 
     def __post_init__(self) -> None:
         if self.parameters.vote_change != REPLACED:
             raise ArgumentError(f"vote_change must be {REPLACED} for soft labels, got {self.parameters.vote_change!r}")
 
-    def start(self, noise: Noise) -> State:
-        """Return the state before the first query, the shared noisy threshold drawn."""
-        return sparse_vector.start(self.parameters, noise)  # A_SL-Quer, line 1
-
-    def halted(self, state: State) -> bool:
-        """Whether the unit budget is spent, or all the queries asked that the calibration was made for."""
-        return not (state.paid < self.parameters.cutoff and state.asked < self.parameters.max_asked)
-
     def answer_literally(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
-        """Answer the queries in order, line by line as the boxes have it.
-
-        Args:
-            counts: both histograms of each query, shape (num_queries, 2B), from `histograms`.
-            state: from `start` or the call before; `asked` and `answered` count queries, `paid` counts units.
-            noise: the source of fresh noise.
-
-        Returns:
-            codes, shape (num_queries,), int64: a code, `ABSTAIN` or `HALTED`; and the state after them.
-        """
+        """Do what `answer` does, line by line as in the boxes."""
         num_bins, plain, shifted = split(vote_counts("counts", counts))
         codes = np.full(len(plain), HALTED, dtype=np.int64)
         for query in range(len(codes)):
@@ -129,33 +104,17 @@ class SoftLabelRelease:
         return codes, state
 
     def _test(self, counts: Integers, state: State, noise: Noise) -> tuple[int, State]:
-        """One test of stability; pays and redraws if it fails (A_SL-Quer, line 5; h_priv, lines 7 and 10)."""
+        """Run one test of stability; pay and redraw if it fails (A_SL-Quer, line 5; h_priv, lines 7 and 10)."""
         (winner,), (distance,) = plurality(counts[np.newaxis])
-        nu = int(sparse_vector.query_noise(self.parameters, 1, noise)[0])
-        threshold = _threshold_of(state)
-        answer = stable_answer(int(winner), int(distance), noisy_threshold=threshold, query_noise=nu)
+        nu = int(query_noise(self.parameters, 1, noise)[0])
+        answer = stable_answer(int(winner), int(distance), noisy_threshold=state.threshold, query_noise=nu)
         if answer == ABSTAIN:
-            threshold = sparse_vector.noisy_threshold(self.parameters, noise) if self.parameters.redraw else threshold
+            threshold = after_abstention(state.threshold, self.parameters, noise)
             state = dataclasses.replace(state, paid=state.paid + 1, noisy_threshold=threshold)
         return answer, state
 
-    def answer(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
-        """Do what `answer_literally` does on the same noise, with time per abstention and not per query.
-
-        Blocks of queries, small ones first, so that a session that halts early has drawn little noise in vain.
-        """
-        counts = vote_counts("counts", counts)
-        codes = np.full(len(counts), HALTED, dtype=np.int64)
-        start, size = 0, _FIRST_BLOCK
-        end = int(min(len(counts), max(0, self.parameters.max_asked - state.asked)))
-        while start < end and not self.halted(state):
-            rows = slice(start, min(start + size, end))
-            codes[rows], state = self._answer_block(counts[rows], state, noise)
-            start, size = start + size, min(4 * size, _BLOCK)
-        return codes, state
-
     def _answer_block(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
-        """Answer a block of queries.
+        """Answer a block of queries, in time per abstention and not per query.
 
         One stream of query noise serves all tests in their order, drawn ahead: at most one value per query and one more per unit.
         Noise drawn for tests that did not take place is dropped, never used again.
@@ -164,21 +123,21 @@ class SoftLabelRelease:
         codes = np.full(len(plain), HALTED, dtype=np.int64)
         (bins, distance), (shifted_bins, shifted_distance) = plurality(plain), plurality(shifted)
         remaining = self.parameters.cutoff - state.paid
-        stream = sparse_vector.query_noise(self.parameters, len(codes) + min(len(codes), remaining), noise)
-        threshold, query, used = _threshold_of(state), 0, 0
+        stream = query_noise(self.parameters, len(codes) + min(len(codes), remaining), noise)
+        threshold, query, used = state.threshold, 0, 0
         codes[:] = num_bins**2 + 2 * bins
         while query < len(codes) and remaining:
-            passed = _passed(distance[query:], stream[used : used + len(codes) - query], threshold)
+            passed = first_at_most(distance[query:], stream[used : used + len(codes) - query], threshold)
             query, used = query + passed, used + passed
             if query == len(codes):
                 break
-            threshold, remaining, used = self._after_abstention(threshold, noise), remaining - 1, used + 1
+            threshold, remaining, used = after_abstention(threshold, self.parameters, noise), remaining - 1, used + 1
             codes[query] = ABSTAIN
             if remaining:
                 if shifted_distance[query] + stream[used] > threshold:
                     codes[query] = num_bins[query] ** 2 + 2 * shifted_bins[query] + 1
                 else:
-                    threshold, remaining = self._after_abstention(threshold, noise), remaining - 1
+                    threshold, remaining = after_abstention(threshold, self.parameters, noise), remaining - 1
                 used += 1
             query += 1
         codes[query:] = HALTED
@@ -189,9 +148,6 @@ class SoftLabelRelease:
             asked=state.asked + query,
             answered=state.answered + int(np.count_nonzero(codes[:query] >= 0)),
         )
-
-    def _after_abstention(self, threshold: int, noise: Noise) -> int:
-        return sparse_vector.noisy_threshold(self.parameters, noise) if self.parameters.redraw else threshold
 
 
 def scores_of(codes: Integers) -> tuple[Floats, npt.NDArray[np.bool_]]:
@@ -204,23 +160,3 @@ def scores_of(codes: Integers) -> tuple[Floats, npt.NDArray[np.bool_]]:
     bins = np.where(answered, np.floor(np.sqrt(np.maximum(codes, 1))), 1).astype(np.int64)
     half_bins = codes - bins**2 + 1
     return np.where(answered, half_bins / (2 * bins), np.nan), answered & (half_bins % 2 == 0)
-
-
-def _threshold_of(state: State) -> int:
-    if state.noisy_threshold is None:
-        raise ArgumentError("state must hold a noisy threshold; make it with start()")
-    return state.noisy_threshold
-
-
-def _passed(distance: Integers, noise: Integers, threshold: int) -> int:
-    """Return how many queries pass their first test before one fails; looks ever further ahead."""
-    if distance[0] + noise[0] <= threshold:
-        return 0
-    start, step = 1, _FIRST_STEP
-    while start < len(distance):
-        window = slice(start, start + step)
-        failed = np.flatnonzero(distance[window] + noise[window] <= threshold)
-        if len(failed):
-            return start + int(failed[0])
-        start, step = start + step, 2 * step
-    return len(distance)

@@ -19,12 +19,13 @@ The box, in our words:
 | top, bottom | ABOVE, ABSTAIN; HALTED once c = T |
 
 Deviations from the paper:
-- Line 2 reads `c < T`. The printed `c <= T` abstains T + 1 times and its guarantee pays for T.
-- Noise is integer, its law and the scales come from `parameters`, which own the cost. Four calibrations share this loop:
+- Line 2 reads `c < T`. The printed `c <= T` abstains T + 1 times, and its guarantee pays for T.
+- Noise is integer; its laws and scales come from `parameters`, which own the cost. Four calibrations share this loop:
   `stability_paper` and `stability_redraw` redraw the threshold in line 4 as printed; `stability` and `stability_laplace` draw it
-  once for the whole session (their cost does not pay for a redraw). Under `stability` the query noise is one-sided, -(G1 + G2).
+  once for the whole session, since their cost does not pay for a redraw. Under `stability` the query noise is one-sided,
+  -(G1 + G2).
 
-`sparse_vector` is the literal loop. `sparse_vector_in_bulk` gives the same outcomes on the same noise (the tests show it): it
+`sparse_vector` is the literal loop. `sparse_vector_in_bulk` gives the same outcomes on the same noise, as the tests show: it
 draws the query noise of all its queries at once and jumps from one abstention to the next.
 """
 
@@ -51,6 +52,11 @@ def noisy_threshold(parameters: ThresholdParameters, noise: Noise) -> int:
     return parameters.threshold + int(noise.draw(parameters.threshold_noise, parameters.threshold_scale, 1)[0])
 
 
+def after_abstention(threshold: int, parameters: ThresholdParameters, noise: Noise) -> int:
+    """Return the noisy threshold of the next query: a fresh one where the cost pays for it (line 4)."""
+    return noisy_threshold(parameters, noise) if parameters.redraw else threshold
+
+
 def query_noise(parameters: ThresholdParameters, size: int, noise: Noise) -> Integers:
     """Return fresh noise for `size` queries; two geometrics only ever push a query down."""
     drawn = noise.draw(parameters.query_noise, parameters.query_scale, size)
@@ -65,24 +71,18 @@ def start(parameters: ThresholdParameters, noise: Noise) -> State:
 def sparse_vector(values: Integers, parameters: ThresholdParameters, state: State, noise: Noise) -> tuple[Integers, State]:
     """Compare each value with the noisy threshold, in order, until the cutoff is spent: the literal loop.
 
-    Args:
-        values: integers of sensitivity 1, shape (num_queries,).
-        parameters: scales, threshold and cutoff; they own the cost of the whole session.
-        state: from `start` or the call before.
-        noise: the source of fresh noise.
-
     Returns:
         outcomes `ABOVE`, `ABSTAIN` or `HALTED`, shape (num_queries,), int64; and the state after them.
     """
     outcomes = np.full(len(values), HALTED, dtype=np.int64)
-    cutoff, paid, threshold, asked = parameters.cutoff, state.paid, _threshold_of(state), 0
+    cutoff, paid, threshold, asked = parameters.cutoff, state.paid, state.threshold, 0
     for index, value in enumerate(values.tolist()):
         if not paid < cutoff:  # line 2
             break
         noisy_value = value + int(query_noise(parameters, 1, noise)[0])  # line 3
         outcomes[index] = ABOVE if noisy_value > threshold else ABSTAIN  # line 4
         if outcomes[index] == ABSTAIN:
-            threshold = noisy_threshold(parameters, noise) if parameters.redraw else threshold
+            threshold = after_abstention(threshold, parameters, noise)
             paid += 1
         asked += 1
     return outcomes, after(state, outcomes[:asked], threshold)
@@ -91,22 +91,25 @@ def sparse_vector(values: Integers, parameters: ThresholdParameters, state: Stat
 def sparse_vector_in_bulk(
     values: Integers, parameters: ThresholdParameters, state: State, noise: Noise
 ) -> tuple[Integers, State]:
-    """Do what `sparse_vector` does, with time per abstention and not per query.
+    """Do what `sparse_vector` does, in time per abstention and not per query.
 
-    Query noise is independent of the threshold's, so drawing it ahead changes nothing; each draw is used for one query only, and
-    what was drawn for queries after the halt is dropped.
+    Query noise is independent of the threshold's, so drawing it ahead changes nothing. Each draw is used for one query only;
+    draws for queries after the halt are dropped.
     """
     if not state.paid < parameters.cutoff:
         return np.full(len(values), HALTED, dtype=np.int64), state
-    noisy_values = values + query_noise(parameters, len(values), noise)
+    drawn = query_noise(parameters, len(values), noise)
     outcomes = np.full(len(values), ABOVE, dtype=np.int64)
-    threshold, remaining, position = _threshold_of(state), parameters.cutoff - state.paid, 0
+    threshold, remaining, position = state.threshold, parameters.cutoff - state.paid, 0
     if not parameters.redraw:
-        below = np.flatnonzero(noisy_values <= threshold)[:remaining]
+        below = np.flatnonzero(values + drawn <= threshold)[:remaining]
         outcomes[below] = ABSTAIN
         remaining -= len(below)
         position = int(below[-1]) + 1 if len(below) else 0
-    while parameters.redraw and remaining and (found := _first_at_most(noisy_values, threshold, position)) < len(values):
+    while parameters.redraw and remaining:
+        found = position + first_at_most(values[position:], drawn[position:], threshold)
+        if found == len(values):
+            break
         outcomes[found] = ABSTAIN
         threshold, remaining, position = noisy_threshold(parameters, noise), remaining - 1, found + 1
     asked = len(values) if remaining else position
@@ -115,7 +118,7 @@ def sparse_vector_in_bulk(
 
 
 def after(state: State, outcomes: Integers, threshold: int) -> State:
-    """Return the state once `outcomes` (none `HALTED`) have been given under what is now the noisy threshold."""
+    """Return the state after `outcomes` (none of them `HALTED`), with the noisy threshold in use now."""
     abstained = int(np.count_nonzero(outcomes == ABSTAIN))
     return dataclasses.replace(
         state,
@@ -126,18 +129,13 @@ def after(state: State, outcomes: Integers, threshold: int) -> State:
     )
 
 
-def _threshold_of(state: State) -> int:
-    if state.noisy_threshold is None:
-        raise ValueError("the state of a sparse vector holds a noisy threshold; make it with start()")
-    return state.noisy_threshold
-
-
-def _first_at_most(values: Integers, threshold: int, position: int) -> int:
-    """Return the first index from `position` on whose value is at most `threshold`, or len(values); looks ever further ahead."""
-    step = _FIRST_STEP
-    while position < len(values):
-        hits = np.flatnonzero(values[position : position + step] <= threshold)
+def first_at_most(values: Integers, noise: Integers, threshold: int) -> int:
+    """Return the first index at which value plus noise is at most `threshold`, or len(values); search in growing steps."""
+    start, step = 0, _FIRST_STEP
+    while start < len(values):
+        window = slice(start, start + step)
+        hits = np.flatnonzero(values[window] + noise[window] <= threshold)
         if len(hits):
-            return position + int(hits[0])
-        position, step = position + step, 2 * step
+            return start + int(hits[0])
+        start, step = start + step, 2 * step
     return len(values)

@@ -23,7 +23,7 @@ Deviations from the paper:
   max(0, ceil(gap / 2) - 1): an integer of sensitivity 1, and 0 on both sides of every split query, for every tie order.
 - Where a neighbour only casts or withdraws a vote, the gap moves by at most 1. The printed distance then has both properties and
   is used (docs/privacy.md, "Votes that are only added or withdrawn").
-- Noise is integer (see `noise`), and so the comparison is exact.
+- Noise is integer (see `noise`), so the comparison is exact.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from teacher_student.arguments import Integers, vote_counts
 from teacher_student.labels import ABSTAIN
 
 _BLOCK = 1 << 14
-"""Rows handled at a time: a block's columns stay in the cache."""
+"""Rows at a time, so that a block's columns stay in the cache."""
 
 
 def stable_answer(winner: int, distance: int, *, noisy_threshold: int, query_noise: int) -> int:
@@ -49,7 +49,7 @@ def stable_answer(winner: int, distance: int, *, noisy_threshold: int, query_noi
 
 
 def distance_to_instability(counts: object, moved: int = 2) -> tuple[Integers, Integers]:
-    """Return each query's plurality class and its distance to instability.
+    """Return each query's plurality class and its distance to instability, both int64 of shape (num_queries,).
 
     The distance is max(0, ceil(gap / moved) - 1), gap = top minus runner-up; the runner-up of a single class counts 0; ties go to
     the lowest label. A neighbour moves it by at most 1 (sensitivity 1); if it changes the winner, the distance is 0 before and
@@ -58,9 +58,6 @@ def distance_to_instability(counts: object, moved: int = 2) -> tuple[Integers, I
     Args:
         counts: votes per class, shape (num_queries, num_classes), any integer type, none negative.
         moved: counts of a query that a neighbour moves by one: 2, one up and one down; 1 where votes are only added or withdrawn.
-
-    Returns:
-        winner and distance, both int64 of shape (num_queries,).
 
     Raises:
         ArgumentError: counts not a non-empty table of whole numbers >= 0.
