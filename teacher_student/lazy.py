@@ -45,11 +45,17 @@ def exported(
 
 
 MOVED = {
+    "teacher_student.aggregation.budgets": "teacher_student.aggregation.entries",
+    "teacher_student.aggregation.folder": "teacher_student.aggregation.release",
+    "teacher_student.aggregation.histograms": "teacher_student.aggregation.soft_label",
     "teacher_student.aggregation.label_session": "teacher_student.aggregation.labels",
     "teacher_student.aggregation.labelling": "teacher_student.aggregation.labels",
+    "teacher_student.aggregation.load": "teacher_student.aggregation.release",
     "teacher_student.aggregation.saved_release": "teacher_student.aggregation.release",
     "teacher_student.aggregation.soft_release": "teacher_student.aggregation.release",
+    "teacher_student.aggregation.statement": "teacher_student.aggregation.ledger",
     "teacher_student.aggregation.sum_release": "teacher_student.aggregation.release",
+    "teacher_student.aggregation.witness": "teacher_student.aggregation.rollback",
     "teacher_student.benchmarks": "research.benchmarks",
     "teacher_student.mechanisms.subsample_aggregate": "research.subsample_aggregate",
     "teacher_student.pipeline.answers": "teacher_student.pipeline.modes",

@@ -9,7 +9,7 @@ from typing import Any
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
 from teacher_student.aggregation.session import Session, SessionOptions
-from teacher_student.aggregation.statistic import check_num_teachers
+from teacher_student.aggregation.statistic import Statistic, check_num_teachers
 from teacher_student.aggregation.votes import Votes, check_votes
 from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer
 from teacher_student.mechanisms.noise import Noise
@@ -26,13 +26,13 @@ class LabelSession(Session[Release]):
         num_classes: size of the public label set.
         epsilon: for all answers of the session together.
         delta: for all answers of the session together.
-        cutoff: paid non-answers before the session halts; None lets the planner choose it from public sizes.
+        cutoff: paid abstentions before the session halts; None lets the planner choose it from public sizes.
         mechanism: a name of `privacy.MECHANISMS`, such as stability, gnmax or confident_gnmax.
         state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
-        num_queries: most queries ever asked; some calibrations need it and answer no more than that.
+        num_queries: most queries ever asked; some calibrations need it and answer no more.
         num_teachers: how many vote, a public number. Must be given; it holds for all calls and restarts.
-        options: further options of the calibration, such as threshold_ratio. vote_change="withdrawn" says that every teacher is
-            itself what is protected: one record, or one owner.
+        options: further options of the calibration, such as threshold_ratio. vote_change="withdrawn" states that each
+            teacher is itself the protected unit: one record, or one owner.
 
     >>> session = LabelSession(num_classes=2, epsilon=1.0, delta=1e-5, cutoff=50, num_teachers=4000)
     >>> session.answer(counts=[[4000, 0], [0, 4000]])
@@ -60,7 +60,7 @@ class LabelSession(Session[Release]):
     ) -> None:
         votes = Votes(positive_integer("num_classes", num_classes), check_num_teachers(num_teachers))
         kept = SessionOptions(state, noise, neighbours, account, hyperparameters)
-        spec = choose(mechanism, epsilon, delta, cutoff, num_queries, votes, **options)
+        spec = _calibrated(mechanism, epsilon, delta, cutoff, num_queries, votes, **options)
         super().__init__(spec, votes, Release, epsilon=epsilon, delta=delta, options=kept)
 
     def answer(
@@ -71,8 +71,8 @@ class LabelSession(Session[Release]):
         Args:
             predictions: shape (num_queries, num_teachers), class indices, -1 where a teacher abstains.
             counts: instead of predictions: votes per class, shape (num_queries, num_classes).
-            query_ids: public names, one for each query. A query asked again under its name gets the label that it got; a call
-                names each query once.
+            query_ids: public names, one for each query. A query asked again under its name gets its recorded label; a call names
+                each query once.
 
         Returns:
             shape (num_queries,), int64: a class, `ABSTAIN` (paid for) or `HALTED` (the cutoff was spent; free).
@@ -82,8 +82,13 @@ class LabelSession(Session[Release]):
         """
         return self.ask(self.statistic.check(predictions, counts), query_ids)
 
+    @property
+    def remaining_cutoff(self) -> int:
+        """How many more abstentions, or answers of a noisy maximum, can be paid before the session halts."""
+        return self.remaining_units
 
-def label(  # noqa: D417 - what every session takes is documented once
+
+def label(
     predictions: object = None,
     *,
     counts: object = None,
@@ -93,18 +98,13 @@ def label(  # noqa: D417 - what every session takes is documented once
     mechanism: str = "stability",
     cutoff: int | None = 50,
     num_teachers: int | None = None,
-    state: str | os.PathLike[str] | None = None,
-    noise: Noise | None = None,
-    neighbours: str = "add_remove",
-    account: Account | None = None,
     population: int | None = None,
-    hyperparameters: str = "fixed",
     **options: Any,
 ) -> Release:
     """Release private labels for queries on which disjointly trained teachers voted.
 
     The guarantee rests on one rule: one record (or user) reaches one teacher. The release then is (epsilon, delta)-differentially
-    private towards any one of them, whatever the teachers are.
+    private with respect to any one of them, whatever the teachers are.
 
     Args:
         predictions: shape (num_queries, num_teachers), class indices, -1 where a teacher abstains.
@@ -112,14 +112,14 @@ def label(  # noqa: D417 - what every session takes is documented once
         num_classes: size of the public label set.
         epsilon: for all labels together, above 0.
         delta: for all labels together, strictly between 0 and 1.
-        mechanism: stability, stability_paper, stability_redraw, stability_laplace, gnmax, confident_gnmax, lnmax or exponential.
-        cutoff: paid non-answers before the session halts; None lets the planner choose it from public sizes.
-        num_teachers: how many vote, a public number. Must be given: no array tells its columns from its rows. Of as many queries
-            as teachers a transposed table passes; see to the order of its axes yourself.
-        state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
-        population: public order of magnitude of the number of records; a delta above 1 / population is warned of.
-        options: further options of the calibration, such as threshold_ratio. vote_change="withdrawn" says that every teacher is
-            itself what is protected: one record, or one owner.
+        mechanism: stability, stability_paper, stability_redraw, stability_laplace, gnmax, confident_gnmax, lnmax, exponential or
+            permute_and_flip.
+        cutoff: paid abstentions before the session halts; None lets the planner choose it from public sizes.
+        num_teachers: how many vote, a public number. Must be given: an array cannot tell its columns from its rows. A transposed
+            square table is not noticed, so check the order of its axes.
+        population: public order of magnitude of the number of records; a delta above 1 / population causes a warning.
+        options: `state`, `noise`, `neighbours`, `account` and `hyperparameters` (see `session.SessionOptions`), and further
+            options of the calibration, as in `LabelSession`.
 
     Returns:
         labels, shape (num_queries,), and their certificate.
@@ -128,8 +128,8 @@ def label(  # noqa: D417 - what every session takes is documented once
         ArgumentError: bad input. Nothing was spent: no noise is drawn before all is checked.
 
     Warns:
-        PrivacyWarning: before any noise is drawn, where public numbers show that epsilon or delta protects next to nobody, or
-            that labels of a noisy maximum would be mostly noise.
+        PrivacyWarning: before any noise is drawn, if public numbers show that epsilon or delta protects almost nobody, or that
+            labels of a noisy maximum would be mostly noise.
 
     >>> votes = [[0] * 3990 + [1] * 10, [0] * 2000 + [1] * 2000]
     >>> release = label(votes, num_classes=2, epsilon=1.0, delta=1e-5, num_teachers=4000)
@@ -138,23 +138,15 @@ def label(  # noqa: D417 - what every session takes is documented once
     """
     classes = positive_integer("num_classes", num_classes)
     votes = check_votes(predictions, counts, classes, num_teachers)
-    kept = vars(SessionOptions(state, noise, neighbours, account, hyperparameters))
-    options |= {**kept, "num_queries": len(votes), "num_teachers": num_teachers}
+    options |= {"num_queries": len(votes), "num_teachers": num_teachers}
     with LabelSession(classes, epsilon, delta, cutoff, mechanism, **options) as session:
-        request = _request(Votes(classes, check_num_teachers(num_teachers)), len(votes), epsilon, delta)
+        request = _request(session.statistic, len(votes), epsilon, delta)
         warn(weak_promise(epsilon, delta, population) + mostly_noise(session.mechanism.parameters, request))
-        session.ask(votes, None if state is None else range(len(votes)))
-        return session.release()
+        return session.ask_once(votes)
 
 
-def choose(
-    mechanism: str,
-    epsilon: float,
-    delta: float,
-    cutoff: int | None,
-    num_queries: int | None,
-    votes: Votes,
-    **options: Any,
+def _calibrated(
+    mechanism: str, epsilon: float, delta: float, cutoff: int | None, num_queries: int | None, votes: Votes, **options: Any
 ) -> MechanismSpec:
     """Return calibrated parameters; without a cutoff the planner chooses it, from public sizes alone."""
     kind = LABELS[choice("mechanism", mechanism, LABELS)]
@@ -170,11 +162,11 @@ def choose(
     return calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
 
 
-def _request(votes: Votes, num_queries: int, epsilon: float, delta: float) -> Request:
+def _request(votes: Statistic, num_queries: int, epsilon: float, delta: float) -> Request:
     return Request(
         num_teachers=votes.num_teachers,
         num_queries=num_queries,
         epsilon=epsilon,
         delta=delta,
-        num_classes=max(2, votes.num_classes),
+        num_classes=max(2, votes.num_classes or 0),
     )

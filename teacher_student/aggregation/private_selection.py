@@ -1,8 +1,8 @@
-"""Choosing among candidates by private runs, the whole cost of which is in the certificate of the one that is released.
+"""Choosing among candidates by private runs; the certificate of the released run states the whole cost.
 
 Candidates are whatever may lead to other votes or to another student: hyper-parameters of the teachers, their number, settings of
-the student. Each run draws a candidate, asks a session of its own noise, and is scored; only the best run leaves this room. How
-many were run, and what the others said, does not: the cost counts on that (`privacy.selection`).
+the student. Each run draws a candidate, asks a session with fresh noise, and is scored; only the best run leaves this room. The
+number of runs and the other runs' answers stay secret; the cost relies on that (`privacy.selection`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from teacher_student.aggregation.budgets import check_claim
+from teacher_student.aggregation.entries import check_claim
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
-from teacher_student.aggregation.session import Session, SessionOptions, check_account, check_noise
+from teacher_student.aggregation.session import Session, SessionOptions
 from teacher_student.aggregation.statistic import check_num_teachers
 from teacher_student.aggregation.votes import Votes, check_votes
 from teacher_student.arguments import ArgumentError, choice, listed, positive_integer
@@ -35,8 +35,14 @@ Score = Callable[[int, Release], float]
 
 
 class Selected(NamedTuple):
-    """The best run: which candidate it was of, and what it released."""
+    """The best run: its candidate, and what it released."""
 
+    candidate: int
+    release: Release
+
+
+class _Run(NamedTuple):
+    value: float
     candidate: int
     release: Release
 
@@ -57,19 +63,19 @@ def select_privately(
     account: Account | None = None,
     **options: Any,
 ) -> Selected:
-    """Release the labels of the best of several private runs, and which candidate they are of.
+    """Release the labels of the best of several private runs, and the number of their candidate.
 
     Args:
-        candidates: for each of them the votes per class on the same public queries, (num_queries, num_classes). Private.
-        score: of a candidate's number and its release; larger is better, NaN is worst. It may use these and public data, such as
-            a student's accuracy on public labelled points, and nothing that is private.
+        candidates: each one's votes per class on the same public queries, (num_queries, num_classes). Private.
+        score: called with a candidate's number and its release; larger is better, NaN is worst. It may use these and public data,
+            such as a student's accuracy on public labelled points, but nothing private.
         num_classes: size of the public label set.
         epsilon: for everything: all runs and the choice.
         delta: for everything: all runs and the choice.
         repetitions: mean number of runs, at least 2; the actual number is geometric, and stays secret.
         mechanism: of each run.
         cutoff: of each run (stability mechanisms).
-        num_teachers: how many vote at most, in any candidate: a public number that must be given.
+        num_teachers: how many vote at most, in any candidate, a public number. Must be given.
         noise: None for the operating system's entropy; anything else is certified as not private.
         neighbours: add_remove, replace_one or label_only.
         account: the private data's account in a ledger; the whole cost is entered before the first run.
@@ -83,51 +89,40 @@ def select_privately(
     tables = [check_votes(None, counts, classes, num_teachers) for counts in listed("candidates", candidates)]
     if len({len(table) for table in tables}) != 1:
         raise ArgumentError(f"candidates must be one or more tables of votes on the same queries, got {len(tables)} that differ")
-    votes, entropy = Votes(classes, check_num_teachers(num_teachers)), check_noise(noise)
-    payer = check_account(account, entropy)
+    votes = Votes(classes, check_num_teachers(num_teachers))
+    paying = SessionOptions(None, noise, neighbours, account)
     selection = calibrate_selection(
         mechanism, epsilon=epsilon, delta=delta, repetitions=repetitions, cutoff=cutoff, num_queries=len(tables[0]), **options
     )
     check_claim(selection, epsilon, delta)
-    name = str(uuid.uuid4())
-    if payer is not None:
-        payer.pay(name, selection, neighbours=neighbours, epsilon=epsilon, delta=delta)
+    name, share = str(uuid.uuid4()), delta / selection.repetitions
+    if account is not None:
+        account.pay(name, selection, neighbours=neighbours, epsilon=epsilon, delta=delta)
+    claim: dict[str, Any] = {"epsilon": selection.session.epsilon(share), "delta": share}
 
-    def run() -> tuple[float, int, Release]:
+    def run() -> _Run:
         chosen = secrets.randbelow(len(tables))
-        share = delta / selection.repetitions
-        with Session(
-            selection.session,
-            votes,
-            Release,
-            epsilon=selection.session.epsilon(share),
-            delta=share,
-            options=SessionOptions(noise=noise, neighbours=neighbours),
-        ) as session:
-            session.ask(tables[chosen])
-            release = session.release()
+        with Session(selection.session, votes, Release, **claim, options=dataclasses.replace(paying, account=None)) as session:
+            release = session.ask_once(tables[chosen])
         value = float(score(chosen, release))
-        return (-math.inf if math.isnan(value) else value), chosen, release
+        return _Run(-math.inf if math.isnan(value) else value, chosen, release)
 
     best = run()
     while another_run(selection):
-        best = max(best, run(), key=lambda made: made[0])
+        best = max(best, run(), key=lambda made: made.value)
+    stated = best.release.certificate
+    facts = {"hyperparameters": selection.mechanism, "candidates": len(tables), "candidate": best.candidate}
     certificate = dataclasses.replace(
-        best[2].certificate,
+        stated,
         epsilon=float(epsilon),
         delta=float(delta),
         mechanism=selection.mechanism,
         parameters=selection,
-        used={
-            **best[2].certificate.used,
-            "hyperparameters": selection.mechanism,
-            "candidates": len(tables),
-            "candidate": best[1],
-        },
-        composition=payer.composition(name) if payer is not None else (),
+        used={**stated.used, **facts},
+        composition=account.composition(name) if account is not None else (),
         not_covered=NOT_COVERED,
     )
-    return Selected(best[1], dataclasses.replace(best[2], certificate=certificate))
+    return Selected(best.candidate, dataclasses.replace(best.release, certificate=certificate))
 
 
 def another_run(selection: PrivateSelection) -> bool:

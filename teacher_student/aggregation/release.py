@@ -1,9 +1,4 @@
-"""What may leave the aggregation room: answers and what they cost. Nothing else does.
-
-Every answer is an integer code: `ABSTAIN` (-1), `HALTED` (-2), or at least 0 where there is one. A `Codec` says what is
-particular to a kind of answers: its file, how a code is written and read, and what it cost. Saving, loading and checking are
-written once, in `AnyRelease`; the public kinds only name what their codes mean.
-"""
+"""What may leave the aggregation room: answers and what they cost, in memory and in a folder. Nothing else does."""
 
 from __future__ import annotations
 
@@ -12,141 +7,28 @@ import dataclasses
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Self
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.aggregation.folder import CERTIFICATE_FILE, write_files
-from teacher_student.arguments import (
-    ArgumentError,
-    Floats,
-    Integers,
-    file_path,
-    names_of_rows,
-    positive_integer,
-    positive_number,
-    whole_numbers,
-)
-from teacher_student.labels import ABSTAIN, HALTED
+from teacher_student.aggregation.codec import FRACTIONS, LABELS, MEAN_SCORES, SOFT_LABELS, Codec
+from teacher_student.arguments import ArgumentError, Floats, Integers, file_path, names_of_rows
+from teacher_student.labels import HALTED
 from teacher_student.mechanisms.noisy_sums import from_codes
 from teacher_student.mechanisms.soft_label import scores_of
-from teacher_student.privacy import Certificate, MechanismSpec, NoisyFraction
+from teacher_student.privacy import Certificate, NoisyFraction
 from teacher_student.privacy.certificate import file_digest
 from teacher_student.privacy.noisy_sums import STEPS
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Codec:
-    """One kind of answers, between its codes, its table and its certificate.
-
-    Attributes:
-        answers: the kind, as settings of a session and certificates name it; None for class labels.
-        what: the same in words, for messages.
-        releases: what its mechanisms release, one of `parameters.RELEASES`.
-        file: name of the table.
-        columns: of the table, in order: query, class where a query has several, and the cells of one code.
-        write: returns the cells of (n,) codes, one sequence for each column.
-        read: returns the code that a row's cells stand for.
-        paid: returns the least and the most units that codes cost, given the codes that count as answers, and the spec.
-        dimensions: of an array of codes.
-        smallest: code that is an answer.
-        whole_rows: whether all classes of a query are one answer, which is given and paid for together.
-        check: refuses further facts of a certificate.
-    """
-
-    answers: str | None
-    what: str
-    releases: str
-    file: str
-    columns: tuple[str, ...]
-    write: Callable[[Integers], tuple[Iterable[object], ...]]
-    read: Callable[..., int]
-    paid: Callable[[Integers, MechanismSpec], tuple[int, int]]
-    dimensions: tuple[int, ...]
-    smallest: int = 0
-    whole_rows: bool = False
-    check: Callable[[Certificate], object] = lambda certificate: None  # noqa: ARG005
-
-    def counted(self, codes: Integers) -> Integers:
-        """Return the codes that are one answer each: of a query whose classes are answered together, its first one."""
-        return codes[:, 0] if self.whole_rows else codes
-
-    def check_codes(self, field: str, given: object) -> Integers:
-        """Return codes of this kind; `field` is the name for the message."""
-        codes = whole_numbers(field, given)
-        other = (codes < self.smallest) & (codes != HALTED) & (self.whole_rows | (codes != ABSTAIN))
-        if (
-            codes.ndim not in self.dimensions
-            or other.any()
-            or (self.whole_rows and (not codes.size or ((codes < 0).any(1) != (codes < 0).all(1)).any()))
-        ):
-            raise ArgumentError(
-                f"{field} must be of {self.what}, or -1 or -2 where there is no answer, in {self.dimensions[-1]} dimensions, got "
-                f"others of shape {codes.shape}"
-            )
-        return codes
-
-    def to_rows(self, codes: Integers, names: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Return the rows of the table, in order."""
-        keys: Iterable[tuple[object, ...]] = ((name,) for name in names)
-        if "class" in self.columns:
-            labels = range(codes.shape[1]) if codes.ndim > 1 else ("",)
-            keys = ((name, label) for name in names for label in labels)
-        return [(*key, *cells) for key, *cells in zip(keys, *self.write(codes.ravel()), strict=True)]
-
-    def from_rows(self, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], Integers]:
-        """Return the names of the queries and their codes.
-
-        Raises:
-            ValueError: the rows are not those that `to_rows` writes.
-        """
-        keys = 1 + ("class" in self.columns)
-        codes = np.array([self.read(*row[keys:]) for row in rows], dtype=np.int64)
-        if keys > 1 and any(row[1] for row in rows):
-            codes = codes.reshape(-1, len({row[1] for row in rows}))
-        names = tuple(row[0] for row in rows[:: codes.shape[1] if codes.ndim > 1 else 1])
-        for row, again in zip(rows, self.to_rows(codes, names), strict=True):
-            for column, cell, own in zip(self.columns, row, again, strict=True):
-                if cell != str(own):
-                    raise ValueError(f"{self.file} has {cell!r} in the column {column} where its codes have {own!r}")
-        return names, codes
-
-    def check_against(self, certificate: Certificate, codes: Integers) -> None:
-        """Refuse codes that the certificate does not describe, or that exceed what its parameters pay for.
-
-        Raises:
-            ArgumentError: they disagree.
-        """
-        certificate.check_used()
-        used, spec = certificate.used, certificate.parameters.one_session
-        if spec.releases != self.releases or used.get("answers") != self.answers:
-            of = used.get("answers", "class labels") if spec.releases == self.releases else certificate.mechanism
-            raise ArgumentError(f"certificate must be of {self.what}, got one of {of}")
-        self.check(certificate)
-        flat = self.counted(codes).ravel()
-        for name, value in (("num_queries", flat.size), ("answered", int((flat >= 0).sum()))):
-            if used.get(name) != value:
-                raise ArgumentError(f"{name} must be the certificate's, {used.get(name)!r}, got a table with {value}")
-        paid, (least, most) = used.get("paid"), self.paid(flat, spec)
-        if paid != most and not (paid == spec.limit.most and paid in range(least, most)):
-            raise ArgumentError(f"paid must be the certificate's, {paid!r}, got a table that cost {most}")
-        asked, payable = int((flat != HALTED).sum()), getattr(spec, "num_queries", flat.size)
-        if asked > payable:
-            raise ArgumentError(f"num_queries must be at most what the parameters pay for, {payable}, got a table with {asked}")
-        if (flat[asked:] != HALTED).any():
-            raise ArgumentError(f"labels must be {HALTED} from the halt on, got an answer after it")
-        classes = used.get("num_classes")
-        if self.answers is None and (not isinstance(classes, int) or (codes >= classes).any()):
-            raise ArgumentError(f"labels must be below the certificate's num_classes, {classes!r}, got {codes.max(initial=0)}")
-        there = codes.shape[1] if codes.ndim > 1 else None
-        if self.answers is not None and {classes, getattr(spec, "num_classes", there)} != {there}:
-            raise ArgumentError(f"classes must be the certificate's, {classes!r}, got {there!r}")
+CERTIFICATE_FILE = "certificate.json"
 
 
 class AnyRelease:
-    """Answers with their certificate, ready to be published; a kind is a frozen dataclass of codes, certificate and queries.
+    """Answers with their certificate, ready to be published; each kind is a frozen dataclass of codes, certificate and queries.
 
     Attributes:
         codec: of this kind of answers.
@@ -171,35 +53,41 @@ class AnyRelease:
         raise NotImplementedError  # each kind is a dataclass, which writes its own
 
     def __post_init__(self) -> None:
-        """Check the codes, which cannot be written to from now on, and bind the certificate to them and the queries' names."""
-        field = self._field()
-        codes = self.codec.check_codes(field, getattr(self, field))
+        """Check the codes, make them read-only, and bind the certificate to them and the queries' names."""
+        codes = self.codec.check_codes(self._codes)
         object.__setattr__(self, "queries", names_of_rows("queries", self.queries, len(codes)))
         codes.flags.writeable = False
-        object.__setattr__(self, field, codes)
+        object.__setattr__(self, self.codec.field, codes)
         if not isinstance(self.certificate, Certificate):
             raise ArgumentError(f"certificate must be a Certificate, got {self.certificate!r}")
         digest = hashlib.sha256(self._table().encode()).hexdigest()
         if (bound := self.certificate.files.get(self.FILE, digest)) != digest:
-            raise ArgumentError(f"{field} must be those that the certificate binds, {self.FILE} of SHA-256 {bound}, got others")
+            raise ArgumentError(
+                f"{self.codec.field} must be those that the certificate binds, {self.FILE} of SHA-256 {bound}, got others"
+            )
         files = {**self.certificate.files, self.FILE: digest}
         object.__setattr__(self, "certificate", dataclasses.replace(self.certificate, files=files))
 
     @property
+    def _codes(self) -> Integers:
+        codes: Integers = getattr(self, self.codec.field)
+        return codes
+
+    @property
     def answered(self) -> npt.NDArray[np.bool_]:
         """Which answers there are: one for each query, or for each class of it where classes are answered one by one."""
-        return np.asarray(self.codec.counted(getattr(self, self._field())) >= 0)
+        return np.asarray(self.codec.counted(self._codes) >= 0)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the table and, last, certificate.json into `folder`, which is made if it does not exist; both appear whole.
+        """Write the table and, last, certificate.json into `folder`, which is created if needed; each file appears whole.
 
-        Saving the same release again, after a kill between the two or later, is no error.
+        The same release may be saved again, for example after a kill between the two files.
 
         Raises:
             ArgumentError: one of the files exists and is another release's, or the folder cannot be written.
         """
         own = dataclasses.replace(self.certificate, files={self.FILE: self.certificate.files[self.FILE]})
-        write_files(folder, {self.FILE: self._table(), CERTIFICATE_FILE: own.to_json()})
+        _write_files(folder, {self.FILE: self._table(), CERTIFICATE_FILE: own.to_json()})
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
@@ -215,7 +103,7 @@ class AnyRelease:
 
     @classmethod
     def load_table(cls, folder: str | os.PathLike[str]) -> Self:
-        """Do what `load` does, without a look at any file but the table and the certificate."""
+        """Do what `load` does, but look at no file except the table and the certificate."""
         source = file_path("folder", folder)
         try:
             with (source / cls.FILE).open(newline="", encoding="utf-8") as file:
@@ -225,8 +113,8 @@ class AnyRelease:
             certificate = Certificate.from_json((source / CERTIFICATE_FILE).read_text(encoding="utf-8"))
             names, codes = cls.codec.from_rows(rows)
             if not rows and 2 in cls.codec.dimensions and isinstance(known := certificate.used.get("num_classes"), int):
-                codes = codes.reshape(0, abs(known))  # a session that nobody has asked yet
-            cls.codec.check_against(certificate, cls.codec.check_codes(cls._field(), codes))
+                codes = codes.reshape(0, abs(known))  # a session that was not asked yet
+            cls.codec.check_against(certificate, cls.codec.check_codes(codes))
             if certificate.files and certificate.files.get(cls.FILE) != file_digest(source / cls.FILE):
                 raise ArgumentError(f"{cls.FILE} must be the file that its certificate binds, got {source}, where it was changed")
         except ArgumentError:
@@ -240,16 +128,11 @@ class AnyRelease:
         """Say in one line what was released."""
         return f"{type(self).__name__}({int(self.answered.sum())} of {self.answered.size} answered; {self.certificate!r})"
 
-    @classmethod
-    def _field(cls) -> str:
-        """Return the field that holds the codes: labels or codes."""
-        return next(name for name in ("labels", "codes") if name in cls.__dataclass_fields__)  # type: ignore[attr-defined]
-
     def _table(self) -> str:
-        text, codes = io.StringIO(), getattr(self, self._field())
+        text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.COLUMNS)
-        writer.writerows(self.codec.to_rows(codes, self.queries or _positions(len(codes))))
+        writer.writerows(self.codec.to_rows(self._codes, self.queries or _positions(len(self._codes))))
         return text.getvalue()
 
 
@@ -257,103 +140,12 @@ def _positions(length: int) -> tuple[str, ...]:
     return tuple(map(str, range(length)))
 
 
-def _paid_for_labels(labels: Integers, spec: MechanismSpec) -> tuple[int, int]:
-    """Every paid non-answer costs a unit; of a noisy maximum, every answer."""
-    paid = int((labels >= 0).sum() if spec.pays_for == "answers" else (labels == ABSTAIN).sum())
-    return paid, paid
-
-
-def _paid_for_scores(codes: Integers, _: MechanismSpec) -> tuple[int, int]:
-    """One unit for a shifted score, two for a query that failed both tests; the last of them may have found one unit left."""
-    abstained = int((codes == ABSTAIN).sum())
-    paid = int(scores_of(codes)[1].sum()) + 2 * abstained
-    return paid - min(1, abstained), paid
-
-
-def _paid_for_sums(codes: Integers, _: MechanismSpec) -> tuple[int, int]:
-    """One unit for each query that was answered."""
-    return (answered := int((codes >= 0).sum())), answered
-
-
-def _sum_cells(codes: Integers) -> tuple[Iterable[object], ...]:
-    return ([value if code >= 0 else "" for code, value in zip(codes.tolist(), from_codes(codes).tolist(), strict=True)],)
-
-
-def _sum_code(cell: str) -> int:
-    value = int(cell or 0)
-    return HALTED if not cell else 2 * value if value >= 0 else -2 * value - 1  # `to_codes`, of any size
-
-
-def _score_cells(codes: Integers) -> tuple[Iterable[object], ...]:
-    return codes.tolist(), ["" if score != score else repr(score) for score in scores_of(codes)[0].tolist()]
-
-
-def _check_teachers(certificate: Certificate) -> None:
-    positive_integer("num_teachers", certificate.used.get("num_teachers"))
-
-
-def _check_scale(certificate: Certificate) -> None:
-    _check_teachers(certificate)
-    if (steps := getattr(certificate.parameters, "steps", None)) != STEPS:
-        raise ArgumentError(f"certificate must be of scores in {STEPS} steps, got {steps}")
-    positive_number("norm", certificate.used.get("norm"))
-
-
-LABELS = Codec(
-    answers=None,
-    what="released classes",
-    releases="labels",
-    file="labels.csv",
-    columns=("query", "label", "answered"),
-    write=lambda codes: (codes.tolist(), (codes >= 0).astype(int).tolist()),
-    read=lambda label, _: int(label),
-    paid=_paid_for_labels,
-    dimensions=(1,),
-)
-SOFT_LABELS = Codec(
-    answers="soft_labels",
-    what="soft labels",
-    releases="labels",
-    file="scores.csv",
-    columns=("query", "class", "code", "score"),
-    write=_score_cells,
-    read=lambda code, _: int(code),
-    paid=_paid_for_scores,
-    dimensions=(1, 2),
-    smallest=9,  # bin 0 of 3
-)
-FRACTIONS = Codec(
-    answers="fractions",
-    what="noisy counts",
-    releases="counts",
-    file="fractions.csv",
-    columns=("query", "class", "noisy_votes"),
-    write=_sum_cells,
-    read=_sum_code,
-    paid=_paid_for_sums,
-    dimensions=(2,),
-    whole_rows=True,
-    check=_check_teachers,
-)
-MEAN_SCORES = dataclasses.replace(
-    FRACTIONS,
-    answers="mean scores",
-    what="noisy scores",
-    releases="scores",
-    file="noisy_scores.csv",
-    columns=("query", "class", "noisy_score"),
-    check=_check_scale,
-)
-
-
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Release(AnyRelease):
-    """Private labels, ready to be published.
+    """Private labels, ready to be published. See `AnyRelease`.
 
     Attributes:
-        labels: shape (num_queries,), int64: a class, `ABSTAIN` (-1) or `HALTED` (-2). Cannot be written to.
-        certificate: what the labels cost.
-        queries: the name of each query: its id where it was given one, else its position.
+        labels: shape (num_queries,), int64: a class, `ABSTAIN` (-1) or `HALTED` (-2). Read-only.
     """
 
     codec = LABELS
@@ -364,21 +156,26 @@ class Release(AnyRelease):
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class SoftRelease(AnyRelease):
-    """Private soft labels, ready to be published.
+class CodedRelease(AnyRelease):
+    """A release of answers that are not classes. See `AnyRelease`.
 
     Attributes:
-        codes: shape (num_queries,), or (num_queries, num_classes) for one-vs-rest; int64. A code says its own number of bins and
-            its score (`teacher_student.mechanisms.soft_label`); `ABSTAIN` or `HALTED` where there is no answer. Not writable.
-        certificate: what the scores cost.
-        queries: the name of each query: its id where it was given one, else its position.
+        codes: int64: a code, which the kind decodes, or `ABSTAIN` or `HALTED` where there is no answer. Read-only.
     """
-
-    codec = SOFT_LABELS
 
     codes: Integers
     certificate: Certificate
     queries: tuple[str, ...] | None = None
+
+
+class SoftRelease(CodedRelease):
+    """Private soft labels, ready to be published.
+
+    Codes have the shape (num_queries,), or (num_queries, num_classes) for one-vs-rest. A code determines its number of bins and
+    its score (`teacher_student.mechanisms.soft_label`).
+    """
+
+    codec = SOFT_LABELS
 
     @property
     def scores(self) -> Floats:
@@ -392,24 +189,15 @@ class SoftRelease(AnyRelease):
 
     @property
     def halted(self) -> npt.NDArray[np.bool_]:
-        """Which queries were not asked any more, since the budget was spent."""
+        """Which queries came after the budget was spent."""
         return np.asarray(self.codes == HALTED)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class SumRelease(AnyRelease):
+class SumRelease(CodedRelease):
     """Noisy sums over the teachers.
 
-    Attributes:
-        codes: shape (num_queries, num_classes), int64: codes of noisy sums (`mechanisms.noisy_sums`), or `HALTED` all through a
-            row that was not asked. Not writable.
-        certificate: what the sums cost.
-        queries: the name of each query: its id where it was given one, else its position.
+    Codes have the shape (num_queries, num_classes): noisy sums (`mechanisms.noisy_sums`), or a whole row of `HALTED`.
     """
-
-    codes: Integers
-    certificate: Certificate
-    queries: tuple[str, ...] | None = None
 
     @property
     def noisy_counts(self) -> Integers:
@@ -418,7 +206,7 @@ class SumRelease(AnyRelease):
 
     @property
     def num_teachers(self) -> int:
-        """How many the sums are over; public."""
+        """How many teachers the sums are over; public."""
         return int(self.certificate.used["num_teachers"])
 
 
@@ -429,7 +217,7 @@ class FractionRelease(SumRelease):
 
     @property
     def labels(self) -> Integers:
-        """The class with the most noisy votes, shape (num_queries,), or `HALTED`: what GNMax would have said."""
+        """The class with the most noisy votes, shape (num_queries,), or `HALTED`: what GNMax would have released."""
         return np.where(self.answered, from_codes(self.codes).argmax(axis=1), HALTED)
 
     @property
@@ -454,9 +242,9 @@ class ScoreRelease(SumRelease):
 def fractions_of(codes: Integers, parameters: NoisyFraction, num_teachers: int) -> Floats:
     """Return unbiased shares of the votes, shape (num_queries, num_classes): each row sums to 1; NaN where not answered.
 
-    Counts are divided by the number of teachers, which is public, or where each votes on some queries only, by the number that
-    vote on an average query. The noise (and teachers that abstain) make a row sum to something else; the difference is shared
-    equally among the classes. Values below 0 and above 1 are left: cutting them off would bias them.
+    Counts are divided by the public number of teachers or, where each votes on some queries only, by the number that vote on an
+    average query. Noise and abstentions make a row sum to something else; the difference is shared equally among the classes.
+    Values below 0 and above 1 are kept, since clipping would bias them.
     """
     few = parameters.votes_per_teacher
     voting = num_teachers if few is None else num_teachers * min(1, few / parameters.max_answers)
@@ -468,3 +256,100 @@ def fractions_of(codes: Integers, parameters: NoisyFraction, num_teachers: int) 
 def means_of(codes: Integers, num_teachers: int, norm: float) -> Floats:
     """Return the mean of the teachers' bounded scores, shape (num_queries, num_classes); NaN where not answered."""
     return np.where(codes >= 0, from_codes(codes) * (norm / (STEPS * num_teachers)), np.nan)
+
+
+def load_release(folder: str | os.PathLike[str]) -> Release | SoftRelease | FractionRelease | ScoreRelease:
+    """Load a release of any kind from the folder where it was saved, or from a run's folder.
+
+    Raises:
+        ArgumentError: no release there, answers that are not the certificate's, or a file that the certificate binds and that was
+            changed.
+    """
+    path = release_folder(folder)
+    return _kind(path).load(path)
+
+
+def release_folder(folder: str | os.PathLike[str]) -> Path:
+    """Return the folder of a release: a run's `release/`, or the folder itself; refuse one without a certificate."""
+    path = file_path("folder", folder).expanduser()
+    path = path / "release" if (path / "release").is_dir() else path
+    if not (path / CERTIFICATE_FILE).is_file():
+        raise ArgumentError(f"folder must hold a {CERTIFICATE_FILE}, got {folder}")
+    return path
+
+
+def _kind(path: Path) -> type[Release] | type[SoftRelease] | type[FractionRelease] | type[ScoreRelease]:
+    """Return the kind of release in a folder, by the name of its table."""
+    for kind in (FractionRelease, ScoreRelease, SoftRelease):
+        if (path / kind.FILE).exists():
+            return kind
+    return Release
+
+
+def bind_files(folder: str | os.PathLike[str]) -> None:
+    """Bind the certificate of a release folder to all files beside it; the last step of a run that adds a student and a report.
+
+    The answers must be those that the certificate binds already. The certificate is replaced whole, so a kill leaves the old one
+    or the new one. It may be bound again after files were rewritten.
+
+    Raises:
+        ArgumentError: no release there, answers that were changed, or a folder that cannot be written.
+    """
+    target = file_path("folder", folder)
+    certificate = _kind(release_folder(target)).load_table(target).certificate
+    try:
+        files = {path.name: file_digest(path) for path in sorted(bindable(target))}
+        text = dataclasses.replace(certificate, files=files).to_json()
+        if (target / CERTIFICATE_FILE).read_bytes() != text.encode():
+            _write_whole(target / CERTIFICATE_FILE, text, replace=True)
+    except OSError as error:
+        raise ArgumentError(f"folder must be a folder that can be written, got {target}: {error.strerror}") from error
+
+
+def bindable(folder: Path) -> list[Path]:
+    """Return the files of a release folder that its certificate can bind: all in it but itself, drafts and subfolders."""
+    return [
+        path
+        for path in folder.iterdir()
+        if path.is_file() and path.name != CERTIFICATE_FILE and path.name[0] != "." and path.suffix != ".partial"
+    ]
+
+
+def _write_files(folder: str | os.PathLike[str], contents: Mapping[str, str]) -> None:
+    """Write each text to a file of its name, in order and each file atomically; files with the same bytes are left unchanged."""
+    target = file_path("folder", folder)
+    try:
+        left = {name: text for name, text in contents.items() if not _is_there(target / name, text)}
+        target.mkdir(parents=True, exist_ok=True)
+        for name, text in left.items():
+            _write_whole(target / name, text)
+    except FileExistsError as error:
+        raise ArgumentError(f"folder must be a folder without a release, got {target}: {error.strerror}") from error
+    except OSError as error:
+        raise ArgumentError(f"folder must be a folder that can be written, got {target}: {error.strerror}") from error
+
+
+def _is_there(path: Path, text: str) -> bool:
+    """Return whether the file exists and holds `text`; refuse a file with other contents."""
+    if not path.exists():
+        return False
+    if path.read_bytes() == text.encode():
+        return True
+    raise ArgumentError(f"folder must hold no release yet, got {path.parent}, which has {path.name}; choose another one")
+
+
+def _write_whole(path: Path, text: str, *, replace: bool = False) -> None:
+    """Write a file atomically: to a temporary name first, then to `path`, which must not exist unless it is to be replaced."""
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(draft).chmod(0o644)
+        if replace:
+            Path(draft).replace(path)
+        else:
+            os.link(draft, path)
+    finally:
+        Path(draft).unlink(missing_ok=True)

@@ -1,12 +1,12 @@
-"""Noisy means of bounded scores: teachers say how much, not only which. `ScoreSession` online, `add_scores` holds the bound.
+"""Noisy means of bounded scores: teachers say how much, not only which. `ScoreSession` online; `add_scores` enforces the bound.
 
 A score is any finite number: a class score of a network, a probability less 1/C, a prediction of a regression. In a round of
-questions each teacher has one vector of them, over all queries and classes of the round. Before vectors are summed, each is made
-at most as long as one whose every entry is `norm`, by shrinking it, and rounded to integer steps of norm / 64 toward 0. That is
-what the guarantee rests on (`teacher_student.privacy.noisy_scores`).
+questions each teacher has one vector of them, over all queries and classes of the round. Before vectors are summed, each is
+shrunk to at most the length of one whose every entry is `norm`, and rounded to integer steps of norm / 64 toward 0. The guarantee
+rests on this (`teacher_student.privacy.noisy_scores`).
 
-A round is answered whole, in one transaction, or refused: were part of it answered, or other scores of the same teachers for the
-rest, a vector could have its whole length in what is released, and again in what is released next.
+A round is answered whole, in one transaction, or refused. Otherwise a vector could have its whole length in the part that is
+released first, and again in the part that is released next.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from teacher_student.privacy import calibrate
 from teacher_student.privacy.noisy_sums import STEPS
 
 _BLOCK = 2**16
-"""Scores that are bounded at a time, which a CPU's cache holds."""
+"""Scores bounded at a time, few enough for a CPU's cache."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +39,9 @@ class BoundedScores(Statistic):
 
     Attributes:
         num_classes: scores of a query.
-        num_teachers: how many scores a sum is of, a public number.
+        num_teachers: how many scores a sum has, a public number.
         num_queries: queries of a round.
-        norm: longer vectors are shrunk to the length of one whose every entry is this: public.
+        norm: public; longer vectors are shrunk to the length of one whose every entry is this.
     """
 
     num_classes: int
@@ -57,7 +57,7 @@ class BoundedScores(Statistic):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Public facts, the norm among them."""
+        """Public facts, including the norm."""
         return {**super().settings, "norm": self.norm}
 
     def empty(self, num_queries: int) -> Integers:
@@ -78,7 +78,7 @@ class BoundedScores(Statistic):
         return 4 * STEPS**2 * self.num_classes
 
     def check_batch(self, fresh: int, asked: int) -> None:
-        """Refuse all but whole rounds, which are what is paid for."""
+        """Refuse anything but a whole round."""
         if asked != self.num_queries or fresh not in (0, asked):
             raise ArgumentError(
                 f"sums must be of one whole round of {self.num_queries} queries, all new or all asked before, got {asked} of "
@@ -96,7 +96,7 @@ def add_scores(sums: Integers, scores: object, norm: float) -> None:
 
     Args:
         sums: shape (num_queries, num_classes), of one round of questions, from `empty_sums`.
-        scores: shape (num_queries, teachers of the chunk, num_classes), each teacher's whole vector, never twice; it follows from
+        scores: shape (num_queries, teachers of the chunk, num_classes), each teacher's whole vector, never twice, computed from
             that teacher's own shard and public values alone. What is not finite counts as 0.
         norm: public; longer vectors are shrunk to the length of one whose every entry is this.
 
@@ -119,10 +119,10 @@ def add_scores(sums: Integers, scores: object, norm: float) -> None:
 def bounded(vectors: Floats, norm: float) -> Integers:
     """Return integers, shape (teachers, entries), whose squares add up to at most 64^2 entries in each row.
 
-    Rounding toward 0 never makes a vector longer; should floating point have made one so, it is dropped: no bound, no answer.
+    Rounding toward 0 never makes a vector longer. Should floating-point error have made one too long, it is dropped.
     """
     size = positive_number("norm", norm)
-    with np.errstate(over="ignore", invalid="ignore"):  # one private infinity must not show as a warning
+    with np.errstate(over="ignore", invalid="ignore"):  # a private infinity must cause no warning
         finite = np.where(np.isfinite(vectors), vectors, 0.0) / size
         largest = np.abs(finite).max(axis=1, keepdims=True)
         shape = finite / np.where(largest > 0, largest, 1.0)  # squares of huge scores would overflow
@@ -141,9 +141,9 @@ class ScoreSession(Session[ScoreRelease]):
         epsilon: for all answers of the session together.
         delta: for all answers of the session together.
         num_queries: queries of a round.
-        num_teachers: how many scores a mean is of, a public number. Must be given; it holds for all rounds and restarts.
-        norm: at which `add_scores` bounded them: public.
-        rounds: how often they are asked.
+        num_teachers: how many scores a mean has, a public number. Must be given; it holds for all rounds and restarts.
+        norm: public; the bound that `add_scores` applied.
+        rounds: how many rounds are asked.
         state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
     """
 
@@ -183,28 +183,18 @@ class ScoreSession(Session[ScoreRelease]):
         return means_of(codes, self.statistic.num_teachers, self._norm)
 
 
-def average_scores(  # noqa: D417 - what every session takes is documented once
-    scores: npt.ArrayLike,
-    *,
-    norm: float,
-    epsilon: float,
-    delta: float,
-    num_teachers: int | None = None,
-    state: str | os.PathLike[str] | None = None,
-    noise: Noise | None = None,
-    neighbours: str = "add_remove",
-    account: Account | None = None,
-    hyperparameters: str = "fixed",
+def average_scores(
+    scores: npt.ArrayLike, *, norm: float, epsilon: float, delta: float, num_teachers: int | None = None, **options: Any
 ) -> ScoreRelease:
     """Release noisy means of the scores that disjointly trained teachers gave. No torch is needed.
 
     Args:
-        scores: shape (num_queries, num_teachers, num_classes): of each query as many numbers as are wanted (1 for a regression).
+        scores: shape (num_queries, num_teachers, num_classes), any number of scores per query (1 for a regression).
         norm: public; a teacher's scores are shrunk to a root mean square of this, if theirs is larger. Choose it without them.
         epsilon: for all answers together, above 0.
         delta: for all answers together, strictly between 0 and 1.
         num_teachers: how many gave scores, a public number. Must be given, as in `label`.
-        state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
+        options: `state`, `noise`, `neighbours`, `account` and `hyperparameters`, see `session.SessionOptions`.
 
     Raises:
         ArgumentError: bad input. Nothing was spent: no noise is drawn before all is checked.
@@ -214,10 +204,8 @@ def average_scores(  # noqa: D417 - what every session takes is documented once
         raise ArgumentError(f"scores must have the shape (num_queries, num_teachers, num_classes), got {given.shape}")
     teachers = check_num_teachers(num_teachers, given, "scores")
     queries, _, classes = given.shape
-    sizes = {"num_queries": queries, "num_teachers": teachers, "norm": norm}
-    kept = {**vars(SessionOptions(state, noise, neighbours, account, hyperparameters)), **sizes}
-    with ScoreSession(classes, epsilon, delta, **kept) as session:
+    options |= {"num_queries": queries, "num_teachers": teachers, "norm": norm}
+    with ScoreSession(classes, epsilon, delta, **options) as session:
         sums = session.statistic.empty(queries)
         session.statistic.add(sums, given)
-        session.answer(sums, query_ids=None if state is None else range(queries))
-        return session.release()
+        return session.ask_once(session.statistic.check(sums))

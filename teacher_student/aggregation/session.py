@@ -1,6 +1,6 @@
-"""A session: one mechanism in use. A statistic of the teachers goes in, a release comes out; it is the only door of this room.
+"""A session: one mechanism in use. A statistic of the teachers goes in, a release comes out; this is the room's only door.
 
-Whatever is asked is validated before any noise is drawn, and answers are written down before they are handed out (`store`).
+Everything is validated before any noise is drawn, and answers are stored before they are handed out (`store`).
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import importlib.metadata
 import numbers
 import os
 import platform
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
-from teacher_student.aggregation.budgets import check_claim
+from teacher_student.aggregation.entries import check_claim
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import AnyRelease
 from teacher_student.aggregation.statistic import Statistic, Table
-from teacher_student.aggregation.store import Entry, Store
+from teacher_student.aggregation.store import Store, Transaction
 from teacher_student.arguments import ArgumentError, Integers, choice
 from teacher_student.mechanisms.interface import State
 from teacher_student.mechanisms.noise import Noise, SystemNoise
@@ -39,8 +40,8 @@ class SessionOptions:
 
     Attributes:
         state: an SQLite file that keeps the session across restarts and processes, or None for memory. Reopened with the same
-            arguments, the session continues: with the same noisy threshold, what is left of its budget, and the same answers to
-            queries that were named.
+            arguments, the session continues: with the same noisy threshold, the rest of its budget, and the same answers to
+            named queries.
         noise: None for the operating system's entropy; anything else is for studies and is certified as not private.
         neighbours: the relation that the teachers were trained under: add_remove, replace_one or label_only; zero_out for
             teachers that are owners, one of which may withdraw all its votes.
@@ -56,14 +57,21 @@ class SessionOptions:
     account: Account | None = None
     hyperparameters: str = "fixed"
 
+    def __post_init__(self) -> None:
+        if self.noise is not None and not isinstance(self.noise, Noise):
+            raise ArgumentError(f"noise must be a Noise, or None for the operating system's entropy, got {self.noise!r}")
+        if self.account is not None and not isinstance(self.account, Account):
+            raise ArgumentError(f"account must be an account of a ledger, or None, got {self.account!r}")
+        if self.account is not None and self.noise is not None and not self.noise.private:
+            raise ArgumentError("noise must be the operating system's where an account is kept, got injected noise")
+        choice("hyperparameters", self.hyperparameters, HYPERPARAMETERS)
 
-IN_MEMORY = SessionOptions()
 
 Kind = TypeVar("Kind", bound=AnyRelease)
 
 
 class Session(Generic[Kind]):
-    """A mechanism, the state it is in, and the noise it draws from.
+    """A mechanism, its state, and its source of noise.
 
     Args:
         spec: the mechanism's public numbers, which own the cost.
@@ -88,78 +96,86 @@ class Session(Generic[Kind]):
         epsilon: float,
         delta: float,
         settings: Mapping[str, Any] | None = None,
-        options: SessionOptions = IN_MEMORY,
+        options: SessionOptions | None = None,
     ) -> None:
+        options = options or SessionOptions()
         check_claim(spec, epsilon, delta)
+        check_relation(options.neighbours, spec)
         self.mechanism, self.statistic, self._kind = statistic.mechanism(spec), statistic, kind
+        self._options, self._noise = options, options.noise or SystemNoise()
         named = {} if kind.codec.answers is None else {"answers": kind.codec.answers}
         self._settings = {**named, **statistic.settings, **(settings or {})}
-        self._epsilon, self._delta = float(epsilon), float(delta)
+        self._claim: dict[str, Any] = {"epsilon": float(epsilon), "delta": float(delta), "neighbours": options.neighbours}
         self._classes = statistic.num_classes if "class" in kind.codec.columns else None  # rows of the mechanism for each query
-        self._noise = check_noise(options.noise)
-        check_relation(options.neighbours, spec)
-        self._neighbours = options.neighbours
-        self._account = check_account(options.account, self._noise)
-        self._hyperparameters = choice("hyperparameters", options.hyperparameters, HYPERPARAMETERS)
-        claim = {"epsilon": self._epsilon, "delta": self._delta, "neighbours": self._neighbours}
-        known = {**claim, **self._settings, **spec.to_dict()}
-        self._store = Store(options.state, known, self._start, self._account.witness if self._account else None)
+        known = {**self._claim, **self._settings, **spec.to_dict()}
+        self._store = Store(options.state, known, self._start, options.account.guard if options.account else None)
         self._pay(self._store.session)  # once more: a session that was begun without an account is charged when it gets one
 
     def ask(self, given: Table, query_ids: Sequence[str | int] | None = None, form: str = "counts") -> Integers:
-        """Return the codes of the answers to each row of `given`; whatever is returned has been written down.
+        """Return the codes of the answers to each row of `given`; they have been stored by then.
 
         Args:
             given: what the statistic's `check` returned, one row for each query.
-            query_ids: public names of the queries, each once. A name that was answered before gets the answer that it has, at
-                no cost and whatever its votes are now.
+            query_ids: public names of the queries, each once. A name that was answered before gets its recorded answer, at no
+                cost and whatever its votes are now.
             form: of what is given, predictions or counts; see `Statistic.reduce`.
 
         Returns:
             shape (num_queries,), int64; (num_queries, num_classes) where every class is a row of its own.
         """
         names = check_query_ids(query_ids, len(given))
-        with self._store.entry() as entry:
+        with self._store.transaction() as stored:
             if names is None:
                 self.statistic.check_batch(len(given), len(given))
-                return self._answer(entry, given, None, form)
+                return self._answer(stored, given, None, form)
             keys = self._keys(names)
-            answers = entry.recorded(keys)
+            answers = stored.recorded(keys)
             new = [row for row, name in enumerate(names) if self._keys([name])[0] not in answers]
             self.statistic.check_batch(len(new), len(given))
             if new:
                 fresh = self._keys([names[row] for row in new])
-                answers.update(zip(fresh, self._answer(entry, given[new], fresh, form).ravel().tolist(), strict=True))
+                answers.update(zip(fresh, self._answer(stored, given[new], fresh, form).ravel().tolist(), strict=True))
             return self._shaped(np.array([answers[key] for key in keys], dtype=np.int64))
+
+    def ask_once(self, given: Table, form: str = "counts") -> Kind:
+        """Ask about all rows of `given` and return the release.
+
+        In a session with a state file the queries are named by their positions, so a call repeated after a kill gets the recorded
+        answers.
+        """
+        self.ask(given, None if self._options.state is None else range(len(given)), form)
+        return self.release()
 
     @property
     def halted(self) -> bool:
-        """Whether the cutoff is spent and further queries are told `HALTED`."""
-        with self._store.entry() as entry:
-            return self.mechanism.halted(State.from_dict(entry.state))
-
-    @property
-    def remaining_cutoff(self) -> int:
-        """How many more answers or abstentions, whichever is paid for, fit before the session halts."""
-        return self.remaining_units
+        """Whether the budget is spent and further queries are told `HALTED`."""
+        with self._store.transaction() as stored:
+            return self.mechanism.halted(State.from_dict(stored.state))
 
     @property
     def remaining_units(self) -> int:
-        """How many more units can be paid before the session halts."""
-        with self._store.entry() as entry:
-            return max(0, self.mechanism.parameters.limit.most - State.from_dict(entry.state).paid)
+        """How many more units can be paid before the session halts: abstentions or answers, whichever the mechanism pays for."""
+        with self._store.transaction() as stored:
+            return max(0, self.mechanism.parameters.limit.most - State.from_dict(stored.state).paid)
+
+    @property
+    def remaining_cutoff(self) -> int:
+        """The old name of `remaining_units` in sessions without a cutoff."""
+        notice = f"{type(self).__name__}.remaining_cutoff is now remaining_units; the old name is accepted in this version only"
+        warnings.warn(notice, FutureWarning, stacklevel=2)
+        return self.remaining_units
 
     @property
     def certificate(self) -> Certificate:
-        """What has been released so far costs, and under which relation."""
+        """The cost of what has been released so far, and under which relation."""
         return self.release().certificate
 
     def release(self) -> Kind:
         """Return all answers so far, in the order of the queries, with their certificate."""
-        with self._store.entry() as entry:
-            codes, names = entry.labels(), entry.query_ids()
+        with self._store.transaction() as stored:
+            codes, names = stored.labels(), stored.query_ids()
             shaped = self._shaped(codes)
-            certificate = self._certificate(entry, self._kind.codec.counted(shaped).size)
+            certificate = self._certificate(stored, self._kind.codec.counted(shaped).size)
         rows = range(0, len(codes), self._classes or 1)
         recorded = [names.get(row, str(row // rows.step)) for row in rows]
         if self._classes is not None:
@@ -167,7 +183,7 @@ class Session(Generic[Kind]):
         return self._kind(shaped, certificate, tuple(recorded) if names else None)
 
     def close(self) -> None:
-        """End the use of this object; a session in memory is gone, one in a file can be opened again."""
+        """Release the session's storage; a session in memory is lost, one in a file can be opened again."""
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -177,7 +193,7 @@ class Session(Generic[Kind]):
         self.close()
 
     def _keys(self, names: Sequence[str]) -> list[str]:
-        """Return what the rows of the named queries are recorded under."""
+        """Return the names under which the rows of the named queries are recorded."""
         if self._classes is None:
             return list(names)
         return [f"{name}{SEPARATOR}{label}" for name in names for label in range(self._classes)]
@@ -190,63 +206,37 @@ class Session(Generic[Kind]):
         return self.mechanism.start(self._noise).to_dict(), self._noise.private
 
     def _pay(self, session: str) -> None:
-        if self._account:
-            self._account.pay(
-                session,
-                self.mechanism.parameters,
-                neighbours=self._neighbours,
-                epsilon=self._epsilon,
-                delta=self._delta,
-            )
+        if self._options.account:
+            self._options.account.pay(session, self.mechanism.parameters, **self._claim)
 
-    def _answer(self, entry: Entry, given: Table, keys: Sequence[str] | None, form: str) -> Integers:
-        rows, used = self.statistic.reduce(given, form, entry.used_votes(), begun=entry.length > 0)
+    def _answer(self, stored: Transaction, given: Table, keys: Sequence[str] | None, form: str) -> Integers:
+        rows, used = self.statistic.reduce(given, form, stored.used_votes(), begun=stored.length > 0)
         answers, state = self.mechanism.answer(
-            rows.reshape(len(rows) * (self._classes or 1), -1), State.from_dict(entry.state), self._noise
+            rows.reshape(len(rows) * (self._classes or 1), -1), State.from_dict(stored.state), self._noise
         )
-        entry.record(state.to_dict(), answers, keys, private=self._noise.private, used_votes=used)
+        stored.record(state.to_dict(), answers, keys, private=self._noise.private, used_votes=used)
         return self._shaped(answers)
 
-    def _certificate(self, entry: Entry, num_queries: int) -> Certificate:
+    def _certificate(self, stored: Transaction, num_queries: int) -> Certificate:
         """Only what is public or has been released goes in: never the state itself."""
-        state = State.from_dict(entry.state)
+        state, account = State.from_dict(stored.state), self._options.account
         used = {
             **self._settings,
-            "hyperparameters": self._hyperparameters,
+            "hyperparameters": self._options.hyperparameters,
             "num_queries": num_queries,
             "answered": state.answered,
             "paid": state.paid,
         }
         return Certificate(
-            epsilon=self._epsilon,
-            delta=self._delta,
+            **self._claim,
             mechanism=self.mechanism.parameters.mechanism,
             parameters=self.mechanism.parameters,
-            private=entry.private,
-            neighbours=self._neighbours,
+            private=stored.private,
             used=used,
-            composition=self._account.composition(self._store.session) if self._account else (),
+            composition=account.composition(self._store.session) if account else (),
             not_covered=NOT_COVERED,
             versions=versions(),
         )
-
-
-def check_noise(noise: object) -> Noise:
-    """Return `noise`, or the operating system's where there is none."""
-    if noise is None:
-        return SystemNoise()
-    if not isinstance(noise, Noise):
-        raise ArgumentError(f"noise must be a Noise, or None for the operating system's entropy, got {noise!r}")
-    return noise
-
-
-def check_account(account: object, noise: Noise) -> Account | None:
-    """Return `account`; one that is to be paid from needs noise whose cost is known."""
-    if account is not None and not isinstance(account, Account):
-        raise ArgumentError(f"account must be an account of a ledger, or None, got {account!r}")
-    if account is not None and not noise.private:
-        raise ArgumentError("noise must be the operating system's where an account is kept, got injected noise")
-    return account
 
 
 def check_query_ids(query_ids: object, num_queries: int) -> list[str] | None:

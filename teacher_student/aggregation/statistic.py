@@ -3,7 +3,7 @@
 | statistic | what a teacher gives | in | released as |
 |---|---|---|---|
 | `votes.Votes` | a class for each point, or an abstention | `votes` | labels, noisy fractions |
-| `histograms.Histograms` | a number in [0, 1] for each point | `histograms` | soft labels |
+| `soft_label.Histograms` | a number in [0, 1] for each point | `soft_label` | soft labels |
 | `scores.BoundedScores` | a bounded vector over all points | `scores` | noisy mean scores |
 
 A mechanism sees a statistic and nothing else of the teachers. Its cost rests on `squared_distance`.
@@ -30,13 +30,13 @@ MOST_TEACHERS = 1 << 53
 
 
 class Statistic(ABC):
-    """Public facts of one reduction; a kind of it is a frozen dataclass.
+    """Public facts of one reduction; each kind is a frozen dataclass.
 
     Attributes:
         num_classes: columns of a query, or None where a query is one number.
-        num_teachers: how many the statistic is of, a public number.
-        check: returns what a caller gives, checked, one row for each query. Shapes and types are refused, and values only where a
-            caller who follows the rules never has them: a refusal must not depend on a private record.
+        num_teachers: how many teachers the statistic covers, a public number.
+        check: returns the caller's input, checked, one row for each query. It refuses shapes, types, and values that a caller who
+            follows the rules never has: a refusal must not depend on a private record.
     """
 
     num_classes: int | None
@@ -54,7 +54,7 @@ class Statistic(ABC):
     @property
     @abstractmethod
     def squared_distance(self) -> int:
-        """Most, on average over the queries, by which one teacher's change moves a row: the squared Euclidean distance."""
+        """Largest squared Euclidean distance, on average over the queries, by which one teacher's change moves a row."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -62,19 +62,19 @@ class Statistic(ABC):
         return {"num_classes": self.num_classes, "num_teachers": self.num_teachers}
 
     def mechanism(self, spec: MechanismSpec) -> Mechanism:
-        """Return what answers this statistic under `spec`."""
+        """Return the mechanism that answers this statistic under `spec`."""
         return build_mechanism(spec)
 
     def check_batch(self, fresh: int, asked: int) -> None:  # noqa: B027 - most kinds allow any
         """Refuse a call about `asked` queries, `fresh` of them not answered before, that the cost does not cover."""
 
     def reduce(self, given: Table, form: str, used: UsedVotes | None, *, begun: bool) -> tuple[Table, UsedVotes | None]:
-        """Return the mechanism's rows of checked values on new queries, and what the teachers have used of their votes then.
+        """Return the mechanism's rows of checked values on new queries, and the votes that the teachers have used then.
 
         Args:
             given: what `check` returned, of the new queries alone.
-            form: of what is given: predictions or counts, where both may be.
-            used: what they had used before, None where nothing is recorded.
+            form: of what is given: predictions or counts, where both are possible.
+            used: votes used before, None where nothing is recorded.
             begun: whether the session has answered before.
         """
         del form, used, begun
@@ -100,9 +100,6 @@ def check_num_teachers(
         num_teachers: how many teachers vote, a public number.
         predictions: shape (num_queries, num_teachers) or (num_queries, num_teachers, num_classes), or None for counts.
         name: of the predictions, for the message.
-
-    Raises:
-        ArgumentError: it is missing, or the predictions have another number of columns.
     """
     if num_teachers is None and predictions is not None:
         shape = predictions.shape

@@ -1,8 +1,8 @@
 """Storage of a session's state: in memory, or in an SQLite file that survives any end of the process.
 
-A store opens one `Entry` at a time. The session reads the state from it, asks the mechanism, and records labels and new state in
-it. Labels may be handed out only after the entry, and with it the transaction, has closed. So the budget is written before the
-answer. If anything fails in between, nothing was handed out and nothing is recorded.
+A store opens one `Transaction` at a time. The session reads the state from it, asks the mechanism, and records labels and new
+state in it. Labels may be handed out only after the transaction has closed, so the budget is written before the answer. If
+anything fails in between, nothing was handed out and nothing is recorded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teacher_student.aggregation.database import Database, MemoryDatabase, Schema
-from teacher_student.aggregation.witness import LinkKeeper, Witness
+from teacher_student.aggregation.rollback import RollbackGuard, WitnessFile
 from teacher_student.arguments import ArgumentError, Integers
 
 _SCHEMA = Schema(
@@ -44,17 +44,17 @@ _SCHEMA = Schema(
 _STORED = np.dtype("<i8")
 _AT_A_TIME = 500
 _LATER = ("num_teachers",)
-"""Settings that files of version 2 and older may lack, since sessions could be begun without them."""
+"""Settings that files of version 2 and older may lack."""
 
 Start = Callable[[str], tuple[Mapping[str, Any], bool]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Head:
+class ChainHead:
     """The newest link of the chain of batches.
 
     Attributes:
-        number: batches so far; 0 is the start, without labels.
+        number: of the batch; 0 is the start, without labels.
         state: state of the mechanism, JSON.
         private: whether all noise so far was the operating system's.
         end: labels so far.
@@ -74,10 +74,10 @@ def _link(previous: str, number: int, state: str, private: bool, end: int, label
 
 
 class UsedVotes(NamedTuple):
-    """How many of its votes each teacher has used in a session that allows it only so many. Private.
+    """How many of its votes each teacher has used in a session with `votes_per_teacher`. Private.
 
     Attributes:
-        form: predictions or counts. A session takes one of them, since no count tells whose votes it holds.
+        form: predictions or counts. A session takes only one of them, since counts do not show whose votes they hold.
         votes: shape (num_teachers,) for predictions; for counts the total alone, shape (1,).
     """
 
@@ -85,8 +85,8 @@ class UsedVotes(NamedTuple):
     votes: npt.NDArray[np.integer]
 
 
-class Entry:
-    """The store within one transaction.
+class Transaction:
+    """The store within one database transaction.
 
     Attributes:
         state: state of the mechanism, as a mapping; `record` replaces it.
@@ -117,14 +117,14 @@ class Entry:
         private: bool,
         used_votes: UsedVotes | None = None,
     ) -> None:
-        """Write down the labels of new queries, in order, and the state after them. At most once in an entry.
+        """Record the labels of new queries, in order, and the state after them. At most once in a transaction.
 
         Args:
             state: state of the mechanism after these labels.
             labels: shape (new queries,), int64.
             query_ids: one for each label, never recorded before, or None.
             private: whether the noise was the operating system's.
-            used_votes: what the teachers have used now, in sessions that hold `votes_per_teacher`. Given once, given always.
+            used_votes: votes used so far, in sessions with `votes_per_teacher`; then in every call.
         """
         head = _append(self._connection, self._head, state, labels, private=self.private and private)
         rows = zip(query_ids or (), range(self._head.end, head.end), labels.tolist(), strict=False)
@@ -135,10 +135,10 @@ class Entry:
             self._connection.execute("INSERT INTO used_votes VALUES (?, ?, ?)", [form, data, _mark(head.link, form, data)])
 
     def used_votes(self) -> UsedVotes | None:
-        """Return what the teachers have used so far; None where nothing was recorded.
+        """Return the votes used so far; None if none were recorded.
 
         Raises:
-            ArgumentError: it is not what was recorded with the newest batch.
+            ArgumentError: they are not those recorded with the newest batch.
         """
         found = self._connection.execute("SELECT form, votes, mark FROM used_votes").fetchone()
         if found is None:
@@ -172,7 +172,7 @@ class Store:
         settings: the session's public settings. An existing file must have the same ones.
         start: called with the session's name; returns the first state, and whether its noise was private. Called once in the
             session's life (again only if it failed or was killed before the state was written).
-        second_witness: called with the session's name; returns a second witness, kept elsewhere.
+        second_guard: called with the session's name; returns a second guard, kept elsewhere.
 
     Raises:
         ArgumentError: the file belongs to another session or program, was copied or rolled back, or cannot be used.
@@ -183,22 +183,22 @@ class Store:
         path: str | os.PathLike[str] | None,
         settings: Mapping[str, Any],
         start: Start,
-        second_witness: Callable[[str], LinkKeeper] | None = None,
+        second_guard: Callable[[str], RollbackGuard] | None = None,
     ) -> None:
-        self._witnesses: list[LinkKeeper] = []
+        self._guards: list[RollbackGuard] = []
         if path is None:
             self.session = str(uuid.uuid4())
             self._database: Database = MemoryDatabase()
         else:
-            witness = Witness(path)
+            witness = WitnessFile(path)
             self.session, self._database = witness.session, witness.state_file
-            self._witnesses = [witness] if second_witness is None else [witness, second_witness(self.session)]
+            self._guards = [witness] if second_guard is None else [witness, second_guard(self.session)]
         text = json.dumps(dict(settings), sort_keys=True)
-        with self._transaction() as connection:
+        with self._connected() as connection:
             if not _SCHEMA.bring_up(connection):
                 connection.execute("INSERT INTO session VALUES (?)", [text])
                 state, private = start(self.session)
-                before = Head(number=-1, state="", private=private, end=0, link=text)
+                before = ChainHead(number=-1, state="", private=private, end=0, link=text)
                 _append(connection, before, state, np.empty(0, dtype=np.int64), private=private)
             _check(connection, settings)
 
@@ -207,46 +207,48 @@ class Store:
         self._database.close()
 
     @contextlib.contextmanager
-    def entry(self) -> Iterator[Entry]:
-        """Open an entry, one at a time; what it records is permanent when the block ends without an error."""
-        with self._transaction() as connection:
-            yield Entry(connection)
+    def transaction(self) -> Iterator[Transaction]:
+        """Open a transaction, one at a time; what it records is permanent when the block ends without an error."""
+        with self._connected() as connection:
+            yield Transaction(connection)
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction; check the state against the witnesses at its start and update them after its end."""
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        """Open a database transaction; check the state against the guards at its start and update them after its end."""
         with self._database.transaction() as connection:
-            confirmed = [witness.check(connection) for witness in self._witnesses]
+            confirmed = [guard.check(connection) for guard in self._guards]
             yield connection
             head = _head(connection)
-        for witness, number in zip(self._witnesses, confirmed, strict=True):
+        for guard, number in zip(self._guards, confirmed, strict=True):
             if number != head.number:
-                witness.confirm(head.number, head.link)
+                guard.confirm(head.number, head.link)
 
 
 def _mark(link: str, form: str, data: bytes) -> str:
-    """Tie what the teachers have used to the batch that it was recorded with."""
+    """Tie the votes used to the batch with which they were recorded."""
     return blake2b(json.dumps((link, form, blake2b(data).hexdigest())).encode()).hexdigest()
 
 
-def _append(connection: sqlite3.Connection, head: Head, state: Mapping[str, Any], labels: Integers, *, private: bool) -> Head:
-    """Append the batch after `head`; return the new head."""
+def _append(
+    connection: sqlite3.Connection, head: ChainHead, state: Mapping[str, Any], labels: Integers, *, private: bool
+) -> ChainHead:
+    """Append a batch after `head`; return the new head."""
     text, data = json.dumps(dict(state), sort_keys=True), labels.astype(_STORED).tobytes()
     number, end = head.number + 1, head.end + len(labels)
-    new = Head(number, text, private, end, _link(head.link, number, text, private, end, data))
+    new = ChainHead(number, text, private, end, _link(head.link, number, text, private, end, data))
     fields = (*dataclasses.astuple(new), data)
     connection.execute("INSERT INTO batches (number, state, private, end, link, labels) VALUES (?, ?, ?, ?, ?, ?)", fields)
     return new
 
 
-def _head(connection: sqlite3.Connection) -> Head:
+def _head(connection: sqlite3.Connection) -> ChainHead:
     query = "SELECT number, state, private, end, link FROM batches ORDER BY number DESC LIMIT 1"
     number, state, private, end, link = connection.execute(query).fetchone()
-    return Head(number, state, bool(private), end, link)
+    return ChainHead(number, state, bool(private), end, link)
 
 
 def _check(connection: sqlite3.Connection, settings: Mapping[str, Any]) -> None:
-    """Refuse a file with other settings, or whose chain is broken."""
+    """Refuse a file with other settings or a broken chain."""
     (text,) = connection.execute("SELECT settings FROM session").fetchone()
     kept, given = json.loads(text), json.loads(json.dumps(dict(settings)))
     for name in sorted(kept.keys() | given.keys()):

@@ -1,6 +1,6 @@
 """Votes: predictions of all teachers become counts per class, block by block, in the smallest integer type.
 
-Counts may be accumulated over chunks of teachers (`add_votes`), so that no more than one chunk's predictions exist at a time.
+Counts can be accumulated over chunks of teachers (`add_votes`), so that only one chunk's predictions exist at a time.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from teacher_student.labels import ABSTAIN
 
 _BLOCK = 1 << 12
 _BYTE = 255
-"""Most teachers whose votes for one class fit the byte in which they are summed."""
+"""Largest number of teachers whose votes for one class fit into a byte."""
 _WORD = 64
 _ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 _FEW_CLASSES = 127
 """Class indices up to here, and the abstention -1, fit a signed byte."""
 _MOST_VOTES = 2**62
-"""Of all teachers together over a session that holds `votes_per_teacher`: the total is kept in 64 bits."""
+"""Most votes of all teachers together in a session with `votes_per_teacher`: the total is kept in 64 bits."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Votes(Statistic):
     Attributes:
         num_classes: size of the public label set.
         num_teachers: how many vote, a public number.
-        votes_per_teacher: queries of a session on which one teacher votes at most; None for all. `reduce` holds it; see
+        votes_per_teacher: queries of a session on which one teacher votes at most; None for all. `reduce` enforces it; see
             `fractions.FractionSession`.
     """
 
@@ -55,7 +55,7 @@ class Votes(Statistic):
         add_votes(table, said)
 
     def check(self, predictions: object, counts: object) -> Table:
-        """Return counts of exactly one of `predictions` and `counts`; where each teacher has few votes, what was given."""
+        """Return counts from exactly one of `predictions` and `counts`; with `votes_per_teacher`, the checked input itself."""
         check = check_votes if self.votes_per_teacher is None else check_table
         return check(predictions, counts, self.num_classes, self.num_teachers)
 
@@ -65,7 +65,7 @@ class Votes(Statistic):
         return min(2, self.num_classes)
 
     def reduce(self, given: Table, form: str, used: UsedVotes | None, *, begun: bool) -> tuple[Table, UsedVotes | None]:
-        """Return counts of no more votes than the teachers have left, and what they have used then."""
+        """Return counts of no more votes than the teachers have left, and the votes used then."""
         few = self.votes_per_teacher
         if few is None:
             return given, None
@@ -147,14 +147,14 @@ def add_votes(counts: Table, predictions: object) -> None:
 
 
 def keep_allowed(predictions: object, allowed: Integers, first: int = 0) -> Table:
-    """Return the predictions with abstentions for all votes but the allowed ones: what holds `votes_per_teacher`.
+    """Return the predictions with abstentions for all votes but the allowed ones; this enforces `votes_per_teacher`.
 
-    A teacher has as many votes as `allowed` has columns, whatever stands in it.
+    A teacher has as many votes as `allowed` has columns, whatever its values.
 
     Args:
         predictions: shape (queries of a block, num_teachers), class indices, -1 where a teacher abstains.
-        allowed: shape (num_teachers, votes_per_teacher), for each teacher positions of queries among all of them; it must follow
-            from that teacher's own shard and public values alone. A position of no query allows nothing.
+        allowed: shape (num_teachers, votes_per_teacher), for each teacher positions of queries among all of them, computed from
+            that teacher's own shard and public values alone. A position of no query allows nothing.
         first: position of the block's first query.
 
     >>> keep_allowed([[0, 1], [2, 1], [2, 1]], np.array([[1], [0]]))
@@ -178,15 +178,15 @@ def _signed(table: Table) -> Table:
 
 
 def keep_first(predictions: Table, used: Integers, votes_per_teacher: int) -> tuple[Table, Integers]:
-    """Return the predictions with abstentions for all votes of a teacher after its first `votes_per_teacher`, and what is used.
+    """Return the predictions with abstentions for each teacher's votes after its first `votes_per_teacher`, and the votes used.
 
-    What is kept of a teacher depends on that teacher's own votes alone, so one record still moves one teacher. A refusal would
-    tell that some teacher voted more often: a function of private records that no noise covers.
+    Which votes of a teacher are kept depends on that teacher's own votes alone, so one record still moves one teacher. A refusal
+    would reveal that some teacher voted more often: a function of private records that no noise covers.
 
     Args:
         predictions: shape (num_queries, num_teachers), class indices, -1 where a teacher abstains.
         used: shape (num_teachers,), votes that each teacher has used on earlier queries.
-        votes_per_teacher: queries on which one teacher votes at most, the earlier ones counted.
+        votes_per_teacher: queries on which one teacher votes at most, including earlier ones.
 
     >>> keep_first(np.array([[0, 1], [2, -1], [2, 1]]), np.array([0, 1]), 2)
     (array([[ 0,  1],
@@ -203,8 +203,8 @@ def keep_first(predictions: Table, used: Integers, votes_per_teacher: int) -> tu
 def _add_by_planes(counts: Table, votes: Table) -> None:
     """Add a block of at most 255 teachers: as bit planes, 64 votes to a word, whose intersections hold the votes for a class.
 
-    A vote takes as many bits as hold the classes and, as all ones, an abstention; what fills a row up to whole words abstains.
-    From the highest bit on, the planes split the votes into those for classes that begin alike, down to single classes.
+    A vote takes as many bits as the classes need; all ones are an abstention, with which rows are padded to whole words. From the
+    highest bit down, the planes split the votes into groups of classes with a common prefix, until each group is one class.
     """
     rows, teachers = votes.shape
     padded = np.empty((rows, -(-teachers // _WORD) * _WORD), dtype=np.int8)
@@ -215,8 +215,8 @@ def _add_by_planes(counts: Table, votes: Table) -> None:
         np.bitwise_and(codes, np.uint8(1 << bit), out=bits)
         plane = np.packbits(bits.reshape(-1)).view(np.uint64).reshape(rows, -1).T.copy()  # words first: sums run down vectors
         halves = (~plane, plane)
-        beginnings = 1 + ((classes - 1) >> bit)
-        groups = [group & half for group in groups for half in halves][:beginnings]
+        prefixes = 1 + ((classes - 1) >> bit)
+        groups = [group & half for group in groups for half in halves][:prefixes]
     for label, group in enumerate(groups):
         found = np.add.reduce(np.bitwise_count(group), axis=0, dtype=np.uint8)
         counts[:, label] += found.astype(counts.dtype, copy=False)
@@ -228,6 +228,23 @@ def _add_by_position(counts: Table, votes: Table) -> None:
     cells = votes.astype(np.int64) + (classes * np.arange(rows))[:, np.newaxis]
     found = np.bincount(cells[votes != ABSTAIN], minlength=rows * classes)
     counts += found.reshape(rows, classes).astype(counts.dtype)
+
+
+def check_votes(predictions: object, counts: object, num_classes: int, num_teachers: object) -> Table:
+    """Return checked vote counts from exactly one of `predictions` and `counts`."""
+    table = check_table(predictions, counts, num_classes, num_teachers)
+    return table if predictions is None else count_votes(table, num_classes)
+
+
+def check_table(predictions: object, counts: object, num_classes: int, num_teachers: object) -> Table:
+    """Return exactly one of `predictions` and `counts`, checked."""
+    if (predictions is None) == (counts is None):
+        raise ArgumentError(f"predictions or counts must be given, got {'neither' if counts is None else 'both'}")
+    if counts is not None:
+        return check_counts(counts, num_classes, num_teachers=check_num_teachers(num_teachers))
+    table = check_predictions(predictions, num_classes)
+    check_num_teachers(num_teachers, table)
+    return table
 
 
 def check_predictions(predictions: object, num_classes: int) -> Table:
@@ -245,7 +262,7 @@ def check_predictions(predictions: object, num_classes: int) -> Table:
     return table
 
 
-def check_counts(counts: object, num_classes: int, *, num_teachers: int | None = None) -> Table:
+def check_counts(counts: object, num_classes: int, *, num_teachers: int) -> Table:
     """Return `counts` as a table of non-negative whole numbers, `num_classes` wide, no row above `num_teachers` votes.
 
     >>> check_counts([[3, 2]], num_classes=2, num_teachers=4)
@@ -253,25 +270,6 @@ def check_counts(counts: object, num_classes: int, *, num_teachers: int | None =
     teacher_student.arguments.ArgumentError: counts must add up to at most num_teachers = 4 in each row, got 5
     """
     table = vote_counts("counts", counts, columns=positive_integer("num_classes", num_classes))
-    if num_teachers is not None:
-        most = int(table.sum(axis=1, dtype=np.int64).max())
-        if most > positive_integer("num_teachers", num_teachers):
-            raise ArgumentError(f"counts must add up to at most num_teachers = {num_teachers} in each row, got {most}")
-    return table
-
-
-def check_votes(predictions: object, counts: object, num_classes: int, num_teachers: object) -> Table:
-    """Return checked vote counts from exactly one of `predictions` and `counts`."""
-    table = check_table(predictions, counts, num_classes, num_teachers)
-    return table if predictions is None else count_votes(table, num_classes)
-
-
-def check_table(predictions: object, counts: object, num_classes: int, num_teachers: object) -> Table:
-    """Return exactly one of `predictions` and `counts`, checked."""
-    if (predictions is None) == (counts is None):
-        raise ArgumentError(f"predictions or counts must be given, got {'neither' if counts is None else 'both'}")
-    if counts is not None:
-        return check_counts(counts, num_classes, num_teachers=check_num_teachers(num_teachers))
-    table = check_predictions(predictions, num_classes)
-    check_num_teachers(num_teachers, table)
+    if (most := int(table.sum(axis=1, dtype=np.int64).max())) > num_teachers:
+        raise ArgumentError(f"counts must add up to at most num_teachers = {num_teachers} in each row, got {most}")
     return table

@@ -176,14 +176,14 @@ def ledger(arguments: Sequence[str]) -> int:
     """`teacher-student ledger [FILE] [--json]`: every session that was charged to each dataset, and what they cost together.
 
     For the keeper. Costs and totals may be published, as certificates have them; names and times had better not; noisy
-    thresholds, votes, links and fingerprints are not shown at all (see `teacher_student.aggregation.statement`).
+    thresholds, votes, links and fingerprints are not shown at all (see `teacher_student.aggregation.ledger`).
 
         teacher-student ledger
         teacher-student ledger runs/ledger.sqlite --json
         teacher-student ledger runs/ledger.sqlite composed=true
     """
     from teacher_student.aggregation import Ledger
-    from teacher_student.aggregation.statement import statements, to_json
+    from teacher_student.aggregation.ledger import statements, to_json
 
     files = [argument for argument in arguments if "=" not in argument and not argument.startswith("-")]
     if len(files) > 1:

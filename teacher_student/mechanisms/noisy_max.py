@@ -156,7 +156,8 @@ def exponential_choice(counts: Integers, scale: Fraction, noise: Noise) -> Integ
     span = behind + _offset(behind, float(scale))[:, None]
 
     def odd(rows: Integers) -> npt.NDArray[np.bool_]:
-        return (fold(noise.discrete_laplace(scale, span[rows].size)).reshape(len(rows), -1) // span[rows]) % 2 == 1
+        geometric = fold(noise.discrete_laplace(scale, span[rows].size)).reshape(len(rows), -1)
+        return np.asarray((geometric // span[rows]) % 2 == 1)
 
     return until_one(odd, len(counts))
 

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from teacher_student.aggregation import Release, label, load_release, select_privately
-from teacher_student.aggregation.folder import CERTIFICATE_FILE, bindable
-from teacher_student.aggregation.load import release_folder
 from teacher_student.aggregation.private_selection import Selected
+from teacher_student.aggregation.release import CERTIFICATE_FILE, bindable, release_folder
 from teacher_student.aggregation.votes import check_votes
 from teacher_student.arguments import ArgumentError, Integers, choice, file_path, positive_integer, whole_numbers
 from teacher_student.pipeline.budget import BudgetSettings

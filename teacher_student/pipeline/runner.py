@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy.typing as npt
 
 from teacher_student.aggregation.ledger import Account
-from teacher_student.aggregation.load import bind_files
-from teacher_student.aggregation.release import AnyRelease
+from teacher_student.aggregation.release import AnyRelease, bind_files
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import PublicSizes, Shards
 from teacher_student.data.public_sizes import check_neighbours

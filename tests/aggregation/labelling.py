@@ -46,8 +46,8 @@ class CarelessSession(ts.LabelSession):
 
     hand_out: Callable[[list[str], list[int]], None]
 
-    def _answer(self, entry: Any, votes: Any, names: Any, form: str) -> Any:
-        labels = super()._answer(entry, votes, names, form)
+    def _answer(self, stored: Any, votes: Any, names: Any, form: str) -> Any:
+        labels = super()._answer(stored, votes, names, form)
         self.hand_out(names, labels.tolist())
         return labels
 
@@ -156,8 +156,8 @@ def faults(folder: Path) -> list[str]:
     """Everything that is wrong with what was handed out, what is recorded, and what is left of the budget."""
     session, found = ts.LabelSession(state=folder / "s.sqlite", **GIVEN), []
     release = session.release()
-    with session._store.entry() as entry:
-        state = State.from_dict(entry.state)
+    with session._store.transaction() as stored:
+        state = State.from_dict(stored.state)
     names = release.queries or ()
     recorded = dict(zip(names, release.labels.tolist(), strict=True))
     if len(recorded) != len(names):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import teacher_student as ts
-from teacher_student.aggregation.load import bind_files
+from teacher_student.aggregation.release import bind_files
 from teacher_student.app.command_line import dispatch
 from teacher_student.pipeline.files import verify_folder
 

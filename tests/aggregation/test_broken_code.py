@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DATABASE, STORE, WITNESS = "database.py", "store.py", "witness.py"
+DATABASE, STORE, ROLLBACK = "database.py", "store.py", "rollback.py"
 KILLS, ONLINE, SESSION = "test_kills.py", "test_online.py", "test_session.py"
 RECORDED = "SELECT query_id, label FROM queries WHERE "
 BROKEN = {
@@ -25,15 +25,15 @@ BROKEN = {
         ONLINE,
         "full_disk",
     ),
-    "a copy is taken for the original": (WITNESS, "if inode != self._inode():", "if False:", SESSION, "s_own"),
+    "a copy is taken for the original": (ROLLBACK, "if inode != self._inode():", "if False:", SESSION, "s_own"),
     "a file may be rolled back": (
-        WITNESS,
+        ROLLBACK,
         "if newest is not None and not _has_link",
         "if False and not _has_link",
         SESSION,
         "s_own",
     ),
-    "what was handed out is not witnessed": (STORE, "witness.confirm(head.number, head.link)", "pass", SESSION, "s_own"),
+    "what was handed out is not witnessed": (STORE, "guard.confirm(head.number, head.link)", "pass", SESSION, "s_own"),
     "a changed answer is not noticed": (STORE, "if link != _link(", "if False and link != _link(", SESSION, "s_own"),
     "a name asked again is drawn again": (
         STORE,

@@ -84,11 +84,11 @@ def test_a_query_asked_again_gets_what_it_got(tmp_path):
     state = tmp_path / "state.sqlite"
     with session(state=state) as first:
         answer = first.answer(counts=COUNTS[:2], query_ids=["a", "b"])
-        assert first.remaining_cutoff == 3
+        assert first.remaining_units == 3
     with session(state=state) as second:
         again = second.answer(counts=COUNTS[[2, 1]], query_ids=["c", "b"])
         assert np.array_equal(again[1], answer[1])
-        assert second.remaining_cutoff == 2
+        assert second.remaining_units == 2
         assert second.release().queries == ("a", "b", "c")
 
 
@@ -150,7 +150,7 @@ def test_counts_of_more_votes_than_the_teachers_have_are_refused(tmp_path):
         mine.answer(counts=[[3, 0]], query_ids=["a"])
         with pytest.raises(ArgumentError, match=r"^counts must add up to at most num_teachers \* votes_per_teacher = 6 over the"):
             mine.answer(counts=[[0, 1], [1, 1]])
-        assert mine.remaining_cutoff == 98
+        assert mine.remaining_units == 98
         mine.answer(counts=[[1, 1]])
         with pytest.raises(ArgumentError, match=r"^counts must be given in every call of a session with votes_per_teacher"):
             mine.answer([[-1, -1, -1]])
@@ -173,7 +173,7 @@ def test_used_votes_that_were_changed_are_refused(tmp_path):
             database.execute("UPDATE used_votes SET form = ?, votes = ?, mark = ?", kept)
         with pytest.raises(ArgumentError, match=r"^state must be an undamaged session's file"):
             mine.answer([[1, 1, 1]])
-        assert mine.remaining_cutoff == 98
+        assert mine.remaining_units == 98
 
 
 def test_a_session_from_before_used_votes_were_kept_takes_counts_alone(tmp_path):
@@ -240,4 +240,4 @@ def test_a_refused_call_spends_nothing():
     mine = session()
     with pytest.raises(ArgumentError):
         mine.answer(counts=[[101, 0]])
-    assert mine.remaining_cutoff == 5
+    assert mine.remaining_units == 5

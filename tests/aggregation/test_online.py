@@ -27,8 +27,8 @@ CLEAR, TIED = [4000, 0], [0, 0]
 
 
 def state_of(session: ts.LabelSession) -> State:
-    with session._store.entry() as entry:
-        return State.from_dict(entry.state)
+    with session._store.transaction() as stored:
+        return State.from_dict(stored.state)
 
 
 def edge(cutoff: int) -> list[int]:
@@ -159,7 +159,7 @@ def test_an_answer_that_was_committed_but_not_witnessed_is_not_drawn_again(tmp_p
     """The witness fails after the commit: nothing is handed out, and asked again the committed labels are the answer."""
     path = tmp_path / "s.sqlite"
     session = ts.LabelSession(cutoff=1000, state=path, **GOOD)
-    (witness,) = session._store._witnesses
+    (witness,) = session._store._guards
     with monkeypatch.context() as patch:
         patch.setattr(type(witness), "confirm", lambda *given: (_ for _ in ()).throw(sqlite3.OperationalError("full")))
         with pytest.raises(sqlite3.OperationalError):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import teacher_student as ts
-from teacher_student.aggregation.folder import CERTIFICATE_FILE
+from teacher_student.aggregation.release import CERTIFICATE_FILE
 from teacher_student.mechanisms import SystemNoise
 
 
@@ -103,16 +103,16 @@ def test_a_certificate_that_claims_too_much_is_refused(release: ts.Release, tmp_
 
 
 def test_a_save_that_was_killed_between_its_files_is_completed(release: ts.Release, tmp_path: Path, monkeypatch) -> None:
-    from teacher_student.aggregation import folder
+    from teacher_student.aggregation import release as module
 
-    whole = folder.write_whole
+    whole = module._write_whole
 
     def killed_before_the_certificate(path: Path, text: str) -> None:
         if path.name == CERTIFICATE_FILE:
             raise KeyboardInterrupt
         whole(path, text)
 
-    monkeypatch.setattr(folder, "write_whole", killed_before_the_certificate)
+    monkeypatch.setattr(module, "_write_whole", killed_before_the_certificate)
     with pytest.raises(KeyboardInterrupt):
         release.save(tmp_path)
     monkeypatch.undo()

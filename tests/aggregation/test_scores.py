@@ -130,7 +130,7 @@ def test_all_but_whole_rounds_are_refused(sums, names):
         session.answer([[5, -5], [100, -100]], query_ids=["0:0", "0:1"])
         with pytest.raises(ArgumentError, match="one whole round of 2"):
             session.answer(sums, query_ids=names)
-        assert session.remaining_cutoff == 4
+        assert session.remaining_units == 4
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_sums_of_another_shape_are_refused():
         for sums in ([[1, 2, 3]] * 2, [[0.5, 1.0]] * 2, [[2**60, 0]] * 2):
             with pytest.raises(ArgumentError, match="sums"):
                 session.answer(sums)
-        assert session.remaining_cutoff == 2
+        assert session.remaining_units == 2
 
 
 @pytest.mark.parametrize("names", [int, 7, ["a"], "ab"])

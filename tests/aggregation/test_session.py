@@ -28,8 +28,8 @@ def on_the_edge(cutoff: int) -> list[int]:
 
 
 def state_of(session: ts.LabelSession) -> State:
-    with session._store.entry() as entry:
-        return State.from_dict(entry.state)
+    with session._store.transaction() as stored:
+        return State.from_dict(stored.state)
 
 
 def test_batches_and_one_batch_are_the_same_session() -> None:

@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from teacher_student.aggregation.histograms import Histograms
 from teacher_student.aggregation.scores import BoundedScores
+from teacher_student.aggregation.soft_label import Histograms
 from teacher_student.aggregation.statistic import Statistic
 from teacher_student.aggregation.votes import Votes
 from teacher_student.privacy import calibrate

@@ -67,7 +67,7 @@ def test_an_old_ledger_keeps_its_entries_budgets_and_links(tmp_path: Path, versi
     old_ledger(tmp_path / "l.sqlite", version)
     ledger = Ledger(tmp_path / "l.sqlite")
     assert [(entry.session, entry.dataset, entry.epsilon) for entry in ledger.entries()] == [("a", "adult", 1.0)]
-    assert ledger.newest_link("a") == ((7, "abc") if version > 2 else None)
+    assert ledger.account("adult").guard("a").newest() == ((7, "abc") if version > 2 else None)
     account = ledger.account("adult")
     assert account.spent == (0.4 if version > 1 else 0)
     second = ts.label(counts=[CLEAR], account=account, **GOOD)
@@ -78,15 +78,15 @@ def test_an_old_ledger_keeps_its_entries_budgets_and_links(tmp_path: Path, versi
 def old_session(path: Path, num_teachers: str = "4000") -> list[int]:
     """A session of version 1 as it was written by hand: the threshold and two batches, with links and witness."""
     with ts.LabelSession(**GOOD) as model:  # what would be the settings and the states
-        with model._store.entry() as entry:
-            (settings,) = entry._connection.execute("SELECT settings FROM session").fetchone()
+        with model._store.transaction() as stored:
+            (settings,) = stored._connection.execute("SELECT settings FROM session").fetchone()
             settings = settings.replace('"num_teachers": 4000', f'"num_teachers": {num_teachers}')
-            states = [json.dumps(entry.state, sort_keys=True)]
+            states = [json.dumps(stored.state, sort_keys=True)]
         labels = [[]]
         for votes in (CLEAR, TIED):
             labels.append(model.answer(counts=[votes]).tolist())
-            with model._store.entry() as entry:
-                states.append(json.dumps(entry.state, sort_keys=True))
+            with model._store.transaction() as stored:
+                states.append(json.dumps(stored.state, sort_keys=True))
     previous, end = settings, 0
     with opened(path) as connection:
         for statement in SESSION:

@@ -109,7 +109,7 @@ def test_more_votes_than_teachers_are_refused() -> None:
 
 def test_counts_of_another_width_are_refused() -> None:
     with pytest.raises(ArgumentError, match="counts must have 3 columns, got 2"):
-        check_counts([[1, 2]], 3)
+        check_counts([[1, 2]], 3, num_teachers=3)
 
 
 def test_no_teacher_votes_more_often_than_it_has_places():

@@ -153,7 +153,7 @@ def scoring(sums, query_ids):
         try:
             session.answer(sums, query_ids=query_ids)
         except ArgumentError:
-            assert session.remaining_cutoff == 2
+            assert session.remaining_units == 2
             raise
 
 
@@ -333,4 +333,4 @@ AGGREGATION = {
 
 def scratch_session(kind, given):
     with scratch({}), kind(**given) as session:
-        return session.remaining_cutoff, session.halted, session.certificate.verify()
+        return session.remaining_units, session.halted, session.certificate.verify()

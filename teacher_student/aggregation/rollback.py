@@ -1,18 +1,17 @@
-"""A second file that detects when a session's state file was rolled back, replaced or copied.
+"""Guards that detect when a session's state file was rolled back, replaced or copied.
 
 A state file that is restored from a backup, replaced, or copied beside the original would spend the same budget twice, under the
-same secret threshold. The state file is a chain of batches; each link is a hash of the batch and of the link before it. The
-witness remembers which file it belongs to and the newest link whose answers may have been handed out. A state file without this
-link is refused.
+same secret threshold. The state file is a chain of batches; each link is a hash of the batch and of the previous link. A guard
+remembers the newest link whose answers may have been handed out. A state file without this link is refused.
 
-Order of writing: the witness is created, then the state file; for every batch the state file is written, then the witness, and
-only then are answers handed out. If the process is killed in between, the witness is behind the state file and never ahead of it.
+Order of writing: the guard's file is created, then the state file; for every batch the state file is written, then the guard's
+file, and only then are answers handed out. If the process is killed in between, the guard is behind the state file, never ahead.
 
-**What it cannot detect.** The witness lies beside the state file. If *both* are restored and the state file keeps its inode,
+**What it cannot detect.** `WitnessFile` lies beside the state file. If *both* are restored and the state file keeps its inode,
 nothing is noticed: by restoring a snapshot of the disk, or by copying two saved files over the originals (`cp` keeps the inode of
-the file that it overwrites). The witness guards against mishaps with one file only. A session with an account has a further
-guard: the ledger also remembers its newest link (`ledger.LedgerWitness`), so all three files would have to be restored together.
-Keep the ledger elsewhere, and out of the backup that covers the sessions.
+the file that it overwrites). The witness guards against mishaps with one file only. A session with an account has a second guard,
+the ledger (`ledger.LedgerGuard`); then all three files would have to be restored together. Keep the ledger elsewhere, and out of
+the backup that covers the sessions.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from teacher_student.arguments import ArgumentError, file_path
 _REMEDY = "continue with the original, or start a new session with its own budget"
 
 
-class LinkKeeper(ABC):
+class RollbackGuard(ABC):
     """Remembers the newest link of a state file's chain, outside of that file."""
 
     @abstractmethod
@@ -48,8 +47,8 @@ class LinkKeeper(ABC):
         return None if newest is None else newest[0]
 
 
-class Witness(LinkKeeper):
-    """The witness of the state file at `path`, kept in `PATH.witness`.
+class WitnessFile(RollbackGuard):
+    """The guard of the state file at `path`, kept in `PATH.witness`. It also remembers which file it belongs to.
 
     Args:
         path: the state file; created if neither it nor its witness exists.
