@@ -137,7 +137,7 @@ def test_the_ledger_is_listed_and_exported(runs: Runs, capsys) -> None:
     assert account["budget"] == {"epsilon": 3.0, "delta": 1e-4, "filter": "basic"}
     assert account["entries"][0]["parameters"] == runs.first.release.certificate.parameters.to_dict()
     assert set(account["entries"][0]) == {"session", "dataset", "neighbours", "epsilon", "delta", "parameters", "time"}
-    with Ledger(runs.ledger)._transaction() as connection:
+    with Ledger(runs.ledger).transaction() as connection:
         secrets = [link for (link,) in connection.execute("SELECT link FROM links")]
         secrets += [one for (one,) in connection.execute("SELECT fingerprint FROM fingerprints")]
         secrets += [key.hex() for (key,) in connection.execute("SELECT key FROM secret")]
