@@ -89,12 +89,12 @@ CORRECTED = ("experiment=adult_fractions",)
 CROWDS = {
     0.25: ("teachers.number=4000",),
     0.5: ("teachers.number=4000",),
-    4.0: ("teachers.number=1000", "data.components=60", "boosting.rounds=8"),
+    4.0: ("teachers.number=1000", "data.view.components=60", "boosting.rounds=8"),
 }
 """Noise is the smaller against more votes; where it hardly matters, fewer teachers see more records and columns each."""
 SCORES = ("experiment=adult_scores",)
 SCORERS: dict[float, tuple[str, ...]] = {
-    0.25: ("teachers.number=8000", "data.components=60"),
+    0.25: ("teachers.number=8000", "data.view.components=60"),
     0.5: ("teachers.number=16000", "mechanism.norm=1.0"),
 }
 BOOSTED = (*CORRECTED, "learner=boosting", "teachers.number=500", "learner.num_workers=1")
@@ -106,7 +106,7 @@ def _fewer(teachers: int) -> dict[float, tuple[str, ...]]:
     return dict.fromkeys(EPSILONS, (f"teachers.number={teachers}",))
 
 
-FEWER = ("data.components=null", "teachers.number=100", "teachers.training.steps=200", "teachers.training.batch_size=16")
+FEWER = ("data.view.components=null", "teachers.number=100", "teachers.training.steps=200", "teachers.training.batch_size=16")
 """What hard labels want of images: fewer teachers, of ten or more images each, that see all pixels."""
 SPARSE = (
     "queries.order=random",

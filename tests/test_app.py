@@ -84,7 +84,7 @@ def test_without_arguments_it_says_what_it_can_do(capsys):
         (["run", "teachers=300"], "teachers must be one of adult, images, small; got '300'"),
         (["run", "--mutlirun"], "did you mean --multirun?"),
         (["run", "~name"], "run_folder must refer to settings that are there: Interpolation key 'name' not found"),
-        (["run", "data=csv"], "data.label and data.path must be given, got nothing; add data.label=VALUE data.path=VALUE"),
+        (["run", "data=table"], "data.label and data.path must be given, got nothing; add data.label=VALUE data.path=VALUE"),
         (["run", "privacy=1"], "privacy must be a section of settings"),
         (["run", "~privacy"], "privacy"),
         (["run", "baselines=maybe"], "baselines must be true or false, got 'maybe'"),

@@ -21,15 +21,15 @@ SHORTENINGS = {
     "adult": "",
     "adult_boosting": "learner.estimator.n_estimators=2 learner.num_workers=1",
     "adult_fractions": "boosting.rounds=1",
-    "adult_label_private": "data.label_private=100",
+    "adult_label_private": "data.view.number=100",
     "adult_scores": "boosting.rounds=1",
     "adult_soft": "queries.total=null",
     "blobs": "data.num_private=1000 data.num_public=50 data.num_evaluation=50",
     "digits": "",
-    "digits_frozen": "data.encoder.steps=2 mechanism.votes_per_teacher=12",
+    "digits_frozen": "data.view.encoder.steps=2 mechanism.votes_per_teacher=12",
     "mnist": "+data.num_public=30",
     "mnist5000": "+data.num_private=500 +data.num_public=50",
-    "mnist5000_frozen": "+data.num_private=500 +data.num_public=50 data.encoder.steps=2 mechanism.votes_per_teacher=12",
+    "mnist5000_frozen": "+data.num_private=500 +data.num_public=50 data.view.encoder.steps=2 mechanism.votes_per_teacher=12",
     "table": TABLE,
 }
 """What each needs beside `SHORT`: `table` and `mnist` read the files written below."""

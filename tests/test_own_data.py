@@ -58,7 +58,7 @@ def test_own_table_becomes_a_private_model(tables):
 
 
 def test_without_a_public_table_labels_alone_are_private(tables):
-    assert run("data.public=null", "data.label_private=200") == 0
+    assert run("data.public=null", "data/view=labels_only", "data.view.number=200") == 0
     assert '"neighbours": "label_only"' in (tables / "mine" / "release" / "certificate.json").read_text()
 
 
@@ -86,10 +86,13 @@ def test_without_ids_the_guarantee_is_replace_one(tables):
             ["data.evaluation_public=null"],
             "data.evaluation_public must be true or false for data that is evaluated, got nothing",
         ),
-        (["data.public=null"], "data.public or data.label_private must be given"),
+        (["data.public=null"], "data.public must be a table to be labelled, got None; the view labels_only queries"),
         (["data.ranges={age:[5]}"], "data.ranges of age must be two numbers"),
         (["data.classes=yes"], "data.classes must be the public list of labels"),
-        (["data.public=null", "data.label_private=3000"], "data.label_private must be an integer from 1 to 2999, got 3000"),
+        (
+            ["data.public=null", "data/view=labels_only", "data.view.number=3000"],
+            "data.view.number must be an integer from 1 to 2999, got 3000",
+        ),
         (["teachers.training.steps=0"], "teachers.training.steps must be a positive integer, got 0"),
         (["student.settings.epochs=-1"], "student.settings.epochs must be"),
         (

@@ -35,28 +35,33 @@ _OF_METHODS = tuple(
 """Settings that `StudentSettings` accepts in this version, and that no config has any more."""
 
 
+_OF_VIEWS = re.compile(r"^\+*(?=data\.(encoder|layer|components|whiten|scale|student_columns|mean|std|flatten|label_private)=)")
+"""Settings of the data that are now in `data.view`; they are accepted in this version, with a notice when the view is made."""
+
 _OLD, _NEW = "correction", "boosting"
 """A section of settings that was renamed."""
 
 
 def accept_old_names(overrides: Sequence[str]) -> list[str]:
     """Return overrides in which settings that have moved are added or renamed, as Hydra would refuse them otherwise."""
-    added = [f"+{override}" if override.startswith(_OF_METHODS) else override for override in overrides]
+    viewed = [_OF_VIEWS.sub("++", re.sub(r"^data\.encoder\.", "data.view.encoder.", override)) for override in overrides]
+    added = [f"+{override}" if override.startswith(_OF_METHODS) else override for override in viewed]
     renamed = [re.sub(rf"^(\+*){_OLD}(?=[.=])", rf"\1{_NEW}", override) for override in added]
     if renamed != added:
-        _notice_of_old_name()
-    return renamed
+        _notice(_OLD, f"{_NEW}, as in {_NEW}.rounds=3")
+    if "data=csv" in renamed:
+        _notice("data=csv", "data=table")
+    return ["data=table" if override == "data=csv" else override for override in renamed]
 
 
-def _notice_of_old_name() -> None:
-    text = f"{_OLD} is now {_NEW}, as in {_NEW}.rounds=3; the old name is accepted in this version only"
-    warnings.warn(text, FutureWarning, stacklevel=3)
+def _notice(old: str, new: str) -> None:
+    warnings.warn(f"{old} is now {new}; the old name is accepted in this version only", FutureWarning, stacklevel=3)
 
 
 def _renamed(config: DictConfig) -> DictConfig:
     """Return the config with a renamed section of a user's own file under its new name."""
     if isinstance(config.get(_OLD), DictConfig):
-        _notice_of_old_name()
+        _notice(_OLD, f"{_NEW}, as in {_NEW}.rounds=3")
         with open_dict(config):
             config[_NEW] = OmegaConf.merge(config[_NEW], config.pop(_OLD))
     return config

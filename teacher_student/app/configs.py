@@ -21,7 +21,7 @@ def conf_folder() -> Path:
 
 def known_keys(config_name: str, overrides: Sequence[str] = ()) -> list[str]:
     """Return every group and every dotted setting of a config with the groups that `overrides` choose, as far as they can be."""
-    groups = [folder.name for folder in conf_folder().iterdir() if folder.is_dir()]
+    groups = [folder.relative_to(conf_folder()).as_posix() for folder in conf_folder().rglob("*") if folder.is_dir()]
     chosen = [override for override in overrides if override.partition("=")[0] in groups]
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(conf_folder())):
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import hydra
@@ -102,35 +102,44 @@ def check_complete(config: DictConfig) -> None:
 
 
 def _loader(config: DictConfig) -> Any:
-    """Return what loads the data when called; any data set can do without public points."""
-    from teacher_student.data import load_label_private
+    """Return what loads the data, as it is seen, when called."""
+    from teacher_student.data.views import take_old_keywords
 
-    number = config.data.label_private
+    if not isinstance(config.data.get("view", {}), DictConfig | dict):
+        raise ArgumentError(f"data.view must be a section of settings that data/view=NAME chooses, got {config.data.view!r}")
     options = config.copy()
     OmegaConf.set_struct(options, value=False)
-    del options.data.label_private
-    loader = hydra.utils.instantiate(options.data, _partial_=True)
-    names = [str(name) for name in config.data]
-    inspect.signature(loader.func).bind_partial(*loader.args, **loader.keywords)  # a TypeError now, not after the folder is made
-    whole = loader if number is None else functools.partial(load_label_private, loader, number, config.seed)
-    return functools.partial(_load, whole, names)
+    view = hydra.utils.instantiate(config.data.get("view"))
+    options.data.pop("view", None)
+    made = hydra.utils.instantiate(options.data, _partial_=True)
+    keywords = dict(made.keywords)
+    if "label_private" in keywords:
+        keywords.setdefault("label_private_seed", config.seed)
+    view = take_old_keywords(made.func, keywords, view)
+    inspect.signature(made.func).bind_partial(*made.args, **keywords)  # a TypeError now, not after the folder is made
+    loader = functools.partial(made.func, *made.args, **keywords)
+    return functools.partial(_load, functools.partial(view.load, loader), config.data)
 
 
 def _check_files(config: DictConfig) -> None:
     """Refuse absent files and columns before torch is imported, which takes seconds."""
     from teacher_student.data.registry import CHECKS
 
-    for function, check in CHECKS.items():
-        if config.data.get("_target_") == f"teacher_student.data.{function.__name__}":
-            known = {name: config.data[name] for name in inspect.signature(check).parameters if name in config.data}
-            _load(functools.partial(check, **known), [str(name) for name in config.data])
+    room, _, name = str(config.data.get("_target_")).rpartition(".")
+    if room == "teacher_student.data" and (check := CHECKS.get(name)):
+        known = {name: config.data[name] for name in inspect.signature(check).parameters if name in config.data}
+        labels_only = OmegaConf.select(config, "data.view._target_") == "teacher_student.data.LabelsOnly"
+        if labels_only or config.data.get("label_private") is not None:
+            known["neighbours"] = "label_only"
+        _load(functools.partial(check, **known), config.data)
 
 
-def _load(loader: Callable[[], Any], names: Sequence[str]) -> Any:
+def _load(loader: Callable[[], Any], data: DictConfig) -> Any:
     try:
         return loader()
     except ArgumentError as error:
-        raise ArgumentError(as_written(str(error), "data", names)) from error
+        of_view = as_written(str(error), "data.view", [str(name) for name in data.get("view") or ()])
+        raise ArgumentError(as_written(of_view, "data", [str(name) for name in data])) from error
 
 
 def _root_cause(error: BaseException, config: DictConfig) -> str:

@@ -9,8 +9,7 @@ import numpy as np
 
 from teacher_student.arguments import ArgumentError, file_path
 from teacher_student.data.dataset import PrivateDataset
-from teacher_student.data.splits import deviations, public_split
-from teacher_student.data.vision import DEFAULT_ROOT
+from teacher_student.data.splits import DEFAULT_ROOT, deviations, public_split
 
 URL = "https://ndownloader.figshare.com/files/5976039"  # as scikit-learn has it, with this digest; 11 MB
 SHA256 = "614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771"

@@ -1,7 +1,7 @@
-"""A small convolutional network for handwritten digits of any size: it brings each image into one form by itself.
+"""A small convolutional network for handwritten digits of any size; it brings each image into one form by itself.
 
-The form is that of the UCI digits (Alpaydin and Kaynak 1998): the box around the ink, scaled to 32 × 32 and black or white, then
-the share of ink in each of 8 × 8 blocks. So digits of another source and size look like those that it was trained on.
+The form is that of the UCI digits (Alpaydin and Kaynak 1998): the box around the ink is scaled to 32 × 32 and made black or
+white, and the share of ink is taken in each of 8 × 8 blocks. Digits of another source then look like those it was trained on.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 SIDE = 8
-_FINE = 32  # what is counted in blocks
+_FINE = 32  # the side of what is counted in blocks
 
 
 class DigitNetwork(nn.Module):
     """From images (n, 1, height, width) to 64 features that tell digits apart.
 
     Attributes:
-        trained_on: the public data set that it learned from, or nothing.
+        trained_on: the public data set that it learned from, or "".
     """
 
     trained_on = ""
@@ -40,7 +40,7 @@ class DigitNetwork(nn.Module):
         return self.features(torch.stack([digit_form(image) for image in images]))
 
     def features(self, forms: Tensor) -> Tensor:
-        """Return features (n, 64) of images (n, 1, 8, 8) that have the form."""
+        """Return features (n, 64) of images (n, 1, 8, 8) in the form."""
         found: Tensor = self.body(functional.interpolate(forms, scale_factor=2, mode="bilinear"))
         return found
 
@@ -50,7 +50,7 @@ def _convolution(inputs: int, outputs: int) -> list[nn.Module]:
 
 
 def digit_form(image: Tensor) -> Tensor:
-    """Return (1, 8, 8) from 0 to 1, of a finite image (1, height, width) on any scale; 8 × 8 ones are in the form already."""
+    """Return (1, 8, 8) from 0 to 1, of a finite image (1, height, width) on any scale; an 8 × 8 one is only rescaled."""
     image = image.reshape(1, *image.shape[-2:]) - image.min()
     image = image / image.max().clamp(min=torch.finfo(image.dtype).tiny)
     if image.shape[1:] == (SIDE, SIDE):

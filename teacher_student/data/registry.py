@@ -1,93 +1,100 @@
-"""Datasets by name, for configs: `load("adult", split_seed=3)`."""
+"""Data sets by name: `load("adult", split_seed=3, view=Projection(components=15))`."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
+import warnings
 from collections.abc import Callable
 from functools import partial
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
-from teacher_student.arguments import ArgumentError, choice, positive_integer
+from teacher_student.arguments import ArgumentError, choice
 from teacher_student.data.adult import load_adult
 from teacher_student.data.dataset import PrivateDataset
-from teacher_student.data.image_folder import check_folders, load_image_folder
-from teacher_student.data.splits import public_split
+from teacher_student.data.images import SOURCES, check_folders, load_digits, load_image_folder, load_mnist5000, load_torchvision
 from teacher_student.data.synthetic import gaussian_blobs, halfspaces, low_label_noise, thresholds
-from teacher_student.data.tabular import check_tables, load_table
-from teacher_student.data.vision import SOURCES, load_digits, load_mnist5000, load_torchvision
+from teacher_student.data.tables import check_tables, load_table
+from teacher_student.data.views import LabelsOnly, Loader, View, take_old_keywords
 
-DATASETS: dict[str, Callable[..., PrivateDataset]] = {
+DATASETS: dict[str, Loader] = {
     "adult": load_adult,
-    "csv": load_table,
     "digits": load_digits,
     "gaussian_blobs": gaussian_blobs,
     "halfspaces": halfspaces,
     "image_folder": load_image_folder,
     "low_label_noise": low_label_noise,
     "mnist5000": load_mnist5000,
-    "parquet": load_table,
+    "table": load_table,
     "thresholds": thresholds,
     **{name: partial(load_torchvision, name) for name in SOURCES},
 }
-"""By name. A module NAME of this package with a function `load_NAME` needs no entry: it is found when it is asked for."""
+"""Loaders by name. A module NAME of this package with a function `load_NAME` needs no entry: it is found when it is asked for."""
 
-CHECKS: dict[Callable[..., PrivateDataset], Callable[..., None]] = {load_table: check_tables, load_image_folder: check_folders}
-"""What can be refused before anything is imported or read that takes time; it takes some of the function's own arguments."""
+_RENAMED = {"csv": "table", "parquet": "table"}
+
+CHECKS: dict[str, Callable[..., None]] = {"load_table": check_tables, "load_image_folder": check_folders}
+"""By the loader's name: what can be refused before anything slow is imported or read. Takes some of the loader's arguments."""
 
 
-def load(name: str, *, label_private: int | None = None, label_private_seed: int = 0, **options: Any) -> PrivateDataset:
-    """Return a dataset by name.
+def load(name: str, *, view: View | LabelsOnly | None = None, **options: Any) -> PrivateDataset:
+    """Return a data set by name.
 
     Args:
         name: one of `DATASETS`, or of a module as described there.
-        label_private: for any dataset: drop its public points and query this many of the training records instead, stripped of
-            their labels. The neighbours are then `label_only`.
-        label_private_seed: public; chooses those records.
-        **options: of the dataset's own function.
+        view: how teachers and student see the records; None for as they are.
+        **options: of the data set's own loader.
 
     Raises:
-        ArgumentError: an unknown name or option, and whatever the function refuses.
+        ArgumentError: an unknown name or option, and whatever loader and view refuse.
 
-    >>> load("thresholds", num_private=50, label_private=10).neighbours
+    >>> load("thresholds", num_private=50, view=LabelsOnly(number=10)).neighbours
     'label_only'
     """
-    function = partial(_find(name), **options)
+    function = _find(name)
+    seen = take_old_keywords(function, options, view)
+    loader = partial(function, **options)
     try:
-        signature(function).bind()
+        signature(loader).bind()
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"data options must be those of {name}, got {', '.join(options) or 'none'}: {error}") from error
-    return function() if label_private is None else load_label_private(function, label_private, label_private_seed)
+    return seen.load(loader)
 
 
-def _find(name: str) -> Callable[..., PrivateDataset]:
-    """Import a module only when its dataset is asked for: some import torch, which takes seconds."""
-    if isinstance(name, str) and name.isidentifier() and name not in DATASETS:
-        package = __name__.rpartition(".")[0]
-        if importlib.util.find_spec(f"{package}.{name}") is not None:
-            found: Callable[..., PrivateDataset] | None = getattr(
-                importlib.import_module(f"{package}.{name}"), f"load_{name}", None
-            )
-            if found is not None:
-                return found
+def _find(name: str) -> Loader:
+    """Import a module only when its data set is asked for: some import torch, which takes seconds."""
+    if isinstance(name, str) and name in _RENAMED:
+        warnings.warn(
+            f"{name} is now {_RENAMED[name]}; the old name is accepted in this version only", FutureWarning, stacklevel=3
+        )
+        name = _RENAMED[name]
+    package = __name__.rpartition(".")[0]
+    if isinstance(name, str) and name.isidentifier() and name not in DATASETS and importlib.util.find_spec(f"{package}.{name}"):
+        found: Loader | None = getattr(importlib.import_module(f"{package}.{name}"), f"load_{name}", None)
+        if found is not None:
+            return found
     return DATASETS[choice("data", name, DATASETS)]
 
 
-def load_label_private(function: Callable[..., PrivateDataset], number: int, seed: int) -> PrivateDataset:
-    """Return a dataset without public points: `number` of its training records, stripped of their labels, are the queries.
+def viewed(loader: Loader) -> Loader:
+    """Return the loader with a parameter `view`; in this version it also takes what is now in views (`take_old_keywords`)."""
 
-    Features, their number and their order are then public, and the neighbours are `label_only`: one label changes.
+    @functools.wraps(loader)
+    def load_view(*arguments: Any, view: View | LabelsOnly | None = None, **keywords: Any) -> PrivateDataset:
+        seen = take_old_keywords(loader, keywords, view)
+        return seen.load(partial(loader, *arguments, **keywords))
 
-    Args:
-        function: loads the data when called without arguments. One that takes `label_private` itself, because its data may come
-            without any public points, is given it.
-        number: of queries, fewer than there are records.
-        seed: public; chooses them.
-    """
-    if "label_private" in signature(function).parameters:
-        return function(label_private=number, split_seed=seed)
-    dataset = function()
-    last = len(dataset.private_features) - 1
-    rows, _ = public_split(last + 1, positive_integer("label_private", number, maximum=last), seed)
-    return dataset.label_private(rows)
+    own = signature(loader)
+    parameter = Parameter("view", Parameter.KEYWORD_ONLY, default=None, annotation=View | LabelsOnly | None)
+    load_view.__signature__ = own.replace(parameters=[*own.parameters.values(), parameter])  # type: ignore[attr-defined]
+    return load_view
+
+
+def load_label_private(function: Loader, number: int, seed: int) -> PrivateDataset:
+    """Return what `LabelsOnly(number=number, seed=seed).load(function)` does; accepted in this version only."""
+    warnings.warn(
+        "load_label_private is now LabelsOnly; the old name is accepted in this version only", FutureWarning, stacklevel=2
+    )
+    return LabelsOnly(number=number, seed=seed).load(function)

@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from teacher_student.arguments import ArgumentError, fraction_of_one, positive_integer, positive_number
 
+DEFAULT_ROOT = "~/.cache/teacher-student"
+"""Folder of downloaded files."""
 Floats = npt.NDArray[np.float64]
 
 _BLOCK = 2048  # rows per block of a projection: a block and its result stay in the cache

@@ -15,8 +15,9 @@ from __future__ import annotations
 import contextlib
 import csv
 import difflib
+import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,7 @@ def read_column_names(argument: str, path: str | Path) -> list[str]:
     path = file_path(argument, path).expanduser()
     with _one_line(argument, path):
         if path.suffix.lower() == ".parquet":
-            with _arrow_errors():
-                return _distinct(argument, list(_parquet(path).read_schema(path).names))
+            return _distinct(argument, list(_parquet(path, "read_schema").names))
         delimiter = _delimiter(argument, path)
         with path.open("rb") as file:
             start = file.read(_HEADER_BYTES)
@@ -138,6 +138,31 @@ def check_column(argument: str, table: Columns | Sequence[str], name: object, fi
 def _those_there(table: Columns | Sequence[str], name: str) -> str:
     close = difflib.get_close_matches(name, table, n=3, cutoff=0.6)
     return f"the columns {', '.join(table)}" + (f"; did you mean {' or '.join(map(repr, close))}?" if close else "")
+
+
+def is_missing(cell: object) -> bool:
+    """Return whether a cell holds nothing: None, empty text or NaN."""
+    return cell is None or (isinstance(cell, str) and not cell) or (isinstance(cell, float | np.floating) and math.isnan(cell))
+
+
+def as_number(cell: object) -> float:
+    """Return a cell as a float, NaN if it is not a number."""
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def as_category(cell: object, values: Container[str]) -> str:
+    """Return a cell as a category: a missing one is "", and 3.0 is "3" if that is listed, as for integers beside a gap."""
+    if is_missing(cell):
+        return ""
+    try:
+        text = str(cell)
+    except Exception:  # noqa: BLE001 - an integer of 5,000 digits, say: no known category
+        return ""
+    whole = isinstance(cell, float | np.floating) and cell.is_integer() and text not in values
+    return str(int(cell)) if whole else text  # type: ignore[call-overload]
 
 
 def _delimiter(argument: str, path: Path) -> str:
@@ -230,7 +255,8 @@ def _private_rows(records: _Records, width: int) -> list[list[str] | None]:
         csv.field_size_limit(longest)
 
 
-def _parquet(path: Path) -> Any:
+def _parquet(path: Path, read: str) -> Any:
+    """Call a function of pyarrow.parquet; its own exceptions become an `OSError`."""
     try:
         from pyarrow import parquet  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ImportError as error:
@@ -238,15 +264,8 @@ def _parquet(path: Path) -> Any:
             f"pyarrow must be installed to read {path}; uv sync --extra tables (in a checkout), pip install "
             "teacher-student[tables], or save the table as CSV"
         ) from error
-    return parquet
-
-
-@contextlib.contextmanager
-def _arrow_errors() -> Iterator[None]:
     try:
-        yield
-    except ArgumentError:
-        raise
+        return getattr(parquet, read)(path)
     except Exception as error:
         if type(error).__module__.startswith("pyarrow"):
             raise OSError(str(error)) from error
@@ -255,21 +274,19 @@ def _arrow_errors() -> Iterator[None]:
 
 def _read_parquet(argument: str, path: Path, private: bool) -> Columns:
     """A column's type belongs to the whole file and not to a record: of a column of another type all cells count as they are."""
-    with _arrow_errors():
-        table = _parquet(path).read_table(path)
+    table = _parquet(path, "read_table")
     names = _distinct(argument, list(table.column_names))
     return {name: _cells(argument, name, table.column(place), private) for place, name in enumerate(names)}
 
 
 def _cells(argument: str, name: str, cells: Any, private: bool) -> list[object]:
-    """Python's objects of an Arrow column. Not every value has one: a text that is not UTF-8, a date after the year 9999."""
+    """Return Python's objects of an Arrow column. Not every value has one: text that is not UTF-8, a date after the year 9999."""
     try:
-        found: list[object] = cells.to_pylist()
+        return cells.to_pylist()  # type: ignore[no-any-return]
     except Exception as error:
         if not private:
             raise ArgumentError(f"{argument} must have readable cells in column {name!r}, but: {error}") from error
-        found = [_cell(value) for value in cells]
-    return found
+        return [_cell(value) for value in cells]
 
 
 def _cell(value: Any) -> object:

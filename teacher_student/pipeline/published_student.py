@@ -10,8 +10,7 @@ import numpy.typing as npt
 from torch import Tensor, nn
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.data.encodings import ProjectedEncoding, RowEncoding
-from teacher_student.data.network_encoding import NetworkEncoding
+from teacher_student.data.encodings import NetworkEncoding, ProjectedEncoding, RowEncoding
 from teacher_student.data.table_files import columns_of
 from teacher_student.student import Standardized, predict_probabilities
 

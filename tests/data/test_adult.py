@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.data import adult, load_adult
+from teacher_student.data import Projection, adult, load_adult
+from teacher_student.data.adult import AdultEncoding
 
 REPOSITORY = Path(__file__).parents[2]
 DIGESTS = {  # of the files as distributed by the UCI repository
@@ -37,19 +38,19 @@ def build():
 
 
 @pytest.mark.parametrize("test", [False, True])
-def test_the_original_files_come_back_byte_for_byte(table, test):
-    assert hashlib.sha256(adult.original_text(table, test=test).encode()).hexdigest() == DIGESTS[test]
+def test_the_original_files_come_back_byte_for_byte(build, table, test):
+    assert hashlib.sha256(build.original_text(table, test=test).encode()).hexdigest() == DIGESTS[test]
 
 
-def test_the_digest_would_notice_one_changed_value(table):
+def test_the_digest_would_notice_one_changed_value(build, table):
     changed = table.copy()
     changed[7, 2] += 1
-    assert hashlib.sha256(adult.original_text(changed, test=False).encode()).hexdigest() != DIGESTS[False]
+    assert hashlib.sha256(build.original_text(changed, test=False).encode()).hexdigest() != DIGESTS[False]
 
 
 def test_the_build_is_deterministic_and_small(build, table, tmp_path):
-    (tmp_path / "adult.data").write_text(adult.original_text(table, test=False))
-    (tmp_path / "adult.test").write_text(adult.original_text(table, test=True))
+    (tmp_path / "adult.data").write_text(build.original_text(table, test=False))
+    (tmp_path / "adult.test").write_text(build.original_text(table, test=True))
     built = build.build_table(tmp_path)
     assert (built == table).all()
     packed = Path(adult.__file__).with_name(adult.TABLE)
@@ -97,7 +98,8 @@ def test_all_numbers_lie_in_the_unit_interval(data):
 
 
 def test_unknown_values_are_all_zeros(table):
-    features, names = adult.encode(table)
+    encoding = AdultEncoding()
+    features, names = encoding.encode_codes(table), encoding.feature_names
     columns = [index for index, name in enumerate(names) if name.startswith("workclass=")]
     known = features[:, columns].sum(axis=1)
     assert ((known == 0) == (table[:, 3] == 0)).all()
@@ -105,15 +107,16 @@ def test_unknown_values_are_all_zeros(table):
 
 
 def test_options_choose_columns(table):
-    assert len(adult.encode(table[:2], weight=True)[1]) == 105
-    assert len(adult.encode(table[:2], education=False)[1]) == 88
-    assert len(adult.encode(table[:2], curves="squares")[1]) == 111
-    features, names = adult.encode(table[:1], curves="steps")
+    assert AdultEncoding(weight=True).encode_codes(table[:2]).shape[1] == 105
+    assert AdultEncoding(education=False).encode_codes(table[:2]).shape[1] == 88
+    assert AdultEncoding(curves="squares").encode_codes(table[:2]).shape[1] == 111
+    steps = AdultEncoding(curves="steps")
+    features, names = steps.encode_codes(table[:1]), steps.feature_names
     assert len(names) == 115
     row = dict(zip(names, features[0].tolist(), strict=True))  # age 39, capital gain 2174, no loss, 40 hours
     assert row["age squared"] == pytest.approx(0.39**2)
     assert {name for name in names[104:] if row[name] == 1} == {"any capital-gain"}
-    assert (adult.encode(table, curves="steps")[0][:, -4:].mean(axis=0) > 0).all()
+    assert (steps.encode_codes(table)[:, -4:].mean(axis=0) > 0).all()
     with pytest.raises(ArgumentError, match="curves must be one of none, squares, steps"):
         load_adult(curves="cubes")
 
@@ -133,31 +136,29 @@ def test_the_split_is_public_disjoint_and_seeded(data):
         load_adult(split_seed=-1)
 
 
-def test_components_come_from_the_public_pool():
-    reduced = load_adult(components=25)
+def test_components_come_from_the_public_pool(data):
+    reduced = Projection(components=25).of(data)
     assert reduced.private_features.shape == (32_561, 25)
     pool = reduced.public_features.astype(np.float64)
     assert np.allclose(pool.mean(axis=0), 0, atol=1e-5)
     assert np.allclose(np.cov(pool.T, bias=True), np.eye(25), atol=1e-4)
     assert not np.allclose(reduced.private_features.mean(axis=0), 0, atol=1e-3)  # as it would be, were it computed from them
-    plain = load_adult(components=25, whiten=0)
+    plain = Projection(components=25, whiten=0).of(data)
     assert (np.diff(plain.public_features.var(axis=0)) <= 1e-9).all()
     assert plain.public_features.var(axis=0).mean() == pytest.approx(1, abs=1e-4)
-    with pytest.raises(ArgumentError, match="components must"):
-        load_adult(components=105)
-    with pytest.raises(ArgumentError, match="components must"):
-        load_adult(components=0)
+    for components in (0, 105):
+        with pytest.raises(ArgumentError, match="components must"):
+            Projection(components=components).of(data)
 
 
 def test_the_student_may_see_more_than_the_teachers(data):
-    same = load_adult(components=5)
+    same = Projection(components=5).of(data)
     assert same.student_public_features is same.public_features
     assert same.student_evaluation_features is same.evaluation_features
-    richer = load_adult(components=5, student_columns=True)
+    richer = Projection(components=5, student_columns=True).of(data)
     assert (richer.public_features == same.public_features).all()
-    assert richer.student_public_features.shape == (10_000, 104)
-    assert richer.student_evaluation_features.shape == (6_281, 104)
     assert (richer.student_public_features == data.public_features).all()
+    assert (richer.student_evaluation_features == data.evaluation_features).all()
     assert (richer.student_private_features == data.private_features).all()
     assert richer.student_feature_names == data.feature_names
     assert same.student_feature_names == same.feature_names
@@ -165,11 +166,12 @@ def test_the_student_may_see_more_than_the_teachers(data):
 
 def test_a_record_is_encoded_by_itself(table):
     """Same bits whatever other records stand beside it; see also the projection's own test."""
-    whole = adult.encode(table, curves="steps", weight=True)[0]
+    encoding = AdultEncoding(curves="steps", weight=True)
+    whole = encoding.encode_codes(table)
     rng = np.random.default_rng(0)
     for size in (1, 7, 100, 4097):
         rows = rng.choice(len(table), size, replace=False)
-        assert (adult.encode(table[rows], curves="steps", weight=True)[0] == whole[rows]).all()
+        assert (encoding.encode_codes(table[rows]) == whole[rows]).all()
 
 
 def test_source_and_licence_are_stated():

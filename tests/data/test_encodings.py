@@ -9,13 +9,16 @@ import pytest
 import yaml
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.data import adult, load_adult
-from teacher_student.data.adult_encoding import ATTRIBUTES, COLUMNS, used_attributes
-from teacher_student.data.encodings import NumberColumns, described_encoding, description_of
-from teacher_student.data.table_encoding import TableEncoding
+from teacher_student.data import Projection, View, adult, load_adult
+from teacher_student.data.adult import ATTRIBUTES, AdultEncoding
+from teacher_student.data.digit_network import DigitNetwork
+from teacher_student.data.encodings import KINDS, NumberColumns, described_encoding, description_of
 from teacher_student.data.table_files import columns_of
+from teacher_student.data.tables import TableEncoding
 
-ODD = TableEncoding.declared({"größe": [-1e-7, 1e22], "age": [0.1, 0.3]}, {"job": ["yes", "1", "a: b", "Zoë"], "grade": [1, 2]})
+from ..adult_rows import original_rows
+
+ODD = TableEncoding({"größe": [-1e-7, 1e22], "age": [0.1, 0.3]}, {"job": ["yes", "1", "a: b", "Zoë"], "grade": [1, 2]})
 ROWS = {
     "größe": [0, "x", None, math.nan],
     "age": ["0.25", 0.2, "", 9],
@@ -42,7 +45,7 @@ def test_any_object_may_stand_in_a_cell():
     """Cells of frames and of Parquet are not only text and numbers; some of them cannot even be compared."""
     pandas = pytest.importorskip("pandas")
     cells = [pandas.NA, pandas.NaT, np.zeros(2), [1], b"1", np.float32(2), np.float64("nan"), np.int8(2), True]
-    encoding = TableEncoding.declared({"age": [0, 4]}, {"grade": [1, 2]})
+    encoding = TableEncoding({"age": [0, 4]}, {"grade": [1, 2]})
     encoded = encoding.encode("table", columns_of("table", [{"age": cell, "grade": cell} for cell in cells]))
     assert encoded[:, 2].tolist() == [0, 0, 0, 0, 0, 1, 0, 1, 0]
     assert encoded[:, 0].tolist() == [0.5, 0.5, 0.5, 0.5, 0.25, 0.5, 0.5, 0.5, 0.25]
@@ -60,30 +63,26 @@ def test_what_is_not_as_it_should_be_is_counted():
     assert ODD.remarks(fitting) == []
 
 
-def original_rows(rows, education=True, weight=True):
-    """Rows of Adult as the original files have them, text by text."""
+def raw_rows(rows, encoding):
+    """Rows of adult.test as the original file has them."""
     table = adult.read_table()
-    test = table[table[:, 0] == 1][rows]
-    return {
-        name: [adult._original_value(name, code) for code in test[:, COLUMNS.index(name)].tolist()]
-        for name in used_attributes(education, weight)
-    }
+    return original_rows(table[table[:, 0] == 1][rows], encoding)
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "view"),
     [
-        {},
-        {"curves": "steps", "education": False, "weight": True},
-        {"components": 7, "curves": "squares", "scale": 0.001},
-        {"components": 7, "student_columns": True},
+        ({}, View()),
+        ({"curves": "steps", "education": False, "weight": True}, View()),
+        ({"curves": "squares"}, Projection(components=7, scale=0.001)),
+        ({}, Projection(components=7, student_columns=True)),
     ],
     ids=str,
 )
-def test_raw_rows_of_adult_become_the_bits_that_the_student_was_judged_on(options):
-    data = load_adult(None, **options)
+def test_raw_rows_of_adult_become_the_bits_that_the_student_was_judged_on(options, view):
+    data = load_adult(None, view=view, **options)
     encoding = again(data.student_encoding)
-    rows = original_rows(slice(10_000, 10_300), options.get("education", True), options.get("weight", False))
+    rows = raw_rows(slice(10_000, 10_300), AdultEncoding(**options))
     assert np.array_equal(encoding.encode("table", rows), data.student_evaluation_features[:300])
     assert encoding.feature_names == data.student_feature_names
     assert [name for line in encoding.remarks(rows) for name in ATTRIBUTES if line.startswith(name + ":")] == [
@@ -94,16 +93,16 @@ def test_raw_rows_of_adult_become_the_bits_that_the_student_was_judged_on(option
 
 
 def test_label_private_data_keeps_its_encoding_where_it_keeps_its_columns():
-    data = load_adult(None, components=3, student_columns=True)
+    data = load_adult(None, view=Projection(components=3, student_columns=True))
     assert data.label_private(np.arange(50)).student_encoding is data.student_encoding
 
 
 @pytest.mark.parametrize("cell", ["", "thirty", 1.5, -1, 2.0**40, None], ids=str)
 def test_numbers_that_adult_never_lacks_are_refused(cell):
-    rows = original_rows(slice(2))
+    rows = raw_rows(slice(2), AdultEncoding())
     rows["age"][1] = cell
     with pytest.raises(ArgumentError, match=r"^age of table must be a whole number of at least 0, got .* in record 2$"):
-        load_adult(None).student_encoding.encode("table", rows)
+        AdultEncoding().encode("table", rows)
 
 
 def test_columns_of_numbers_are_taken_as_they_are():
@@ -143,32 +142,29 @@ def test_a_projection_of_another_size_is_refused():
         described_encoding({"kind": "projected", "inner": adults, "shape": [103]}, arrays)
 
 
-def test_rows_may_stand_in_any_form(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    wanted = {"age": [1, 2], "job": ["a", "b"]}
-    listed = [{"age": 1, "job": "a"}, {"job": "b", "age": 2}]
-    (tmp_path / "rows.csv").write_text("age,job\n1,a\n2,b\n")
-    for rows in (wanted, listed, pandas.DataFrame(wanted), {name: np.array(cells) for name, cells in wanted.items()}):
-        assert columns_of("table", rows) == wanted
-    assert columns_of("table", tmp_path / "rows.csv") == {"age": ["1", "2"], "job": ["a", "b"]}
+PUBLISHED = """
+table: {kind: table, ranges: {age: [0.0, 80.0]}, categories: {job: [cook, smith]}}
+adult: {kind: adult, curves: steps, education: false, weight: false}
+numbers: {kind: numbers, columns: [x1, x2]}
+network: {kind: network, network: DigitNetwork, row_shape: [1, 8, 8], width: 64, layer: null}
+projected: {kind: projected, inner: {kind: numbers, columns: [x1, x2]}, shape: [2]}
+"""
+"""Descriptions as the first version wrote them into `student.yaml`."""
+MEAN = np.array([-0.06299483217298985, -0.22202339097857476])
+DIRECTIONS = np.array([[0.13118141906534384], [0.3369102631064131]])
 
 
-@pytest.mark.parametrize(
-    ("rows", "says"),
-    [
-        ([{"age": 1}, {"job": "a"}], "table must have a cell 'job' in every row, got row 1 without it"),
-        ([], "at least one row"),
-        ({}, "at least one row"),
-        ({"age": [], "job": []}, "at least one row"),
-        ({"age": [1], "job": [1, 2]}, "all columns as many cells"),
-        ([[1, 2]], "got list"),
-        ({"age": 1}, "got dict"),
-        (7, "got int"),
-        (b"x", "got bytes"),
-        ("nowhere.csv", "table must be a readable table"),
-    ],
-    ids=str,
-)
-def test_rows_in_no_form_get_one_line(rows, says):
-    with pytest.raises(ArgumentError, match=says):
-        columns_of("table", rows)
+@pytest.mark.parametrize("kind", ["table", "adult", "numbers", "network", "projected"])
+def test_what_was_published_earlier_is_read_and_written_as_it_was(kind):
+    assert set(KINDS) == {"table", "adult", "numbers", "network", "projected"}
+    described = yaml.safe_load(PUBLISHED)[kind]
+    weights = {f"network.{name}": value.numpy() for name, value in DigitNetwork().state_dict().items()}
+    arrays = {"network": weights, "projected": {"mean": MEAN, "directions": DIRECTIONS}}.get(kind, {})
+    encoding = described_encoding(described, arrays)
+    assert description_of(encoding) == described
+    assert list(description_of(encoding)) == list(described)
+    assert {name: value.tobytes() for name, value in encoding.arrays().items()} == {
+        name: value.tobytes() for name, value in arrays.items()
+    }
+    if kind == "projected":
+        assert encoding.encode("table", {"x1": [1.5], "x2": [-2]}).tolist() == [[-0.39398267865180969]]

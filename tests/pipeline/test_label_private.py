@@ -18,13 +18,17 @@ pytestmark = pytest.mark.usefixtures("no_pictures")
 KEY = b"0123456789abcdef0123456789abcdef"
 
 
+def labels_only(number: int) -> list[str]:
+    return ["data/view=labels_only", f"data.view.number={number}"]
+
+
 def settings(*overrides: str) -> RunSettings:
     return settings_from_config(compose("run", ["baselines=false", "logger=none", *overrides]))
 
 
 @pytest.mark.parametrize("data", ["adult", "blobs", "digits"])
 def test_every_dataset_can_do_without_public_points(data):
-    chosen = settings(f"data={data}", "data.label_private=50")
+    chosen = settings(f"data={data}", *labels_only(50))
     dataset, again = chosen.data(), chosen.data()
     assert dataset.neighbours == "label_only"
     assert dataset.public_features.shape == (50, *dataset.private_features.shape[1:])
@@ -48,7 +52,7 @@ def small():
     base = [
         "experiment=blobs",
         "data.num_private=200",
-        "data.label_private=60",
+        *labels_only(60),
         "teachers.number=25",
         "teachers.training.steps=20",
     ]
@@ -71,12 +75,12 @@ def test_no_other_relation_can_be_claimed(tmp_path):
     """Another feature would be another query, and one record more another choice of queries."""
     for relation in ("replace_one", "add_remove"):
         with pytest.raises(ArgumentError, match=r"privacy\.neighbours must be label_only"):
-            run(settings("experiment=blobs", "data.label_private=60", f"privacy.neighbours={relation}"), tmp_path / "run")
+            run(settings("experiment=blobs", *labels_only(60), f"privacy.neighbours={relation}"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_whole_run_says_that_labels_alone_are_private(tmp_path):
-    chosen = settings("experiment=blobs", "data.label_private=150", "student.settings.epochs=20")
+    chosen = settings("experiment=blobs", *labels_only(150), "student.settings.epochs=20")
     result = run(chosen, tmp_path / "run")
     assert result.release.certificate.neighbours == "label_only"
     assert "under label_only" in verify_folder(tmp_path / "run")
@@ -87,9 +91,12 @@ def test_a_whole_run_says_that_labels_alone_are_private(tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "says"),
     [
-        (["data=blobs", "data.label_private=5000"], "label_private must be an integer from 1 to 4999, got 5000"),
-        (["data=digits", "data.label_private=0"], "label_private must be an integer from 1 to 999, got 0"),
-        (["data=image_folder", "data.private=nowhere"], "data.public or data.label_private must be given"),
+        (["data=blobs", *labels_only(5000)], r"data\.view\.number must be an integer from 1 to 4999, got 5000"),
+        (["data=digits", *labels_only(0)], r"data\.view\.number must be an integer from 1 to 999, got 0"),
+        (
+            ["data=image_folder", "data.private=nowhere"],
+            r"data\.public must be a folder to be labelled, got None; the view labels_only",
+        ),
     ],
 )
 def test_bad_numbers_get_one_clear_line(overrides, says):

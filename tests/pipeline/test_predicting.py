@@ -14,13 +14,14 @@ import yaml
 from teacher_student.app import compose, dispatch, settings_from_config
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import adult, load_digits
-from teacher_student.data.adult_encoding import COLUMNS, used_attributes
+from teacher_student.data.adult import AdultEncoding
 from teacher_student.pipeline import load_student, run, stages
 from teacher_student.pipeline.student_files import save_student
 from teacher_student.student import predict_probabilities
 from teacher_student.student.evaluation import evaluate
 from teacher_student.teachers import MLP
 
+from ..adult_rows import original_rows
 from ..pictures import report_little
 
 FAST = ["baselines=false", "logger=none", "console=quiet", "privacy.epsilon=8", "student.settings.epochs=3"]
@@ -202,10 +203,7 @@ def test_a_projected_student_takes_raw_rows_of_adult(tmp_path):
     network, dataset = untrained(tmp_path, "experiment=adult_fractions", "student=mlp")
     assert (tmp_path / "encoding.safetensors").stat().st_mode & 0o777 == 0o644
     table = adult.read_table()
-    rows = {
-        name: [adult._original_value(name, code) for code in table[:50, COLUMNS.index(name)].tolist()]
-        for name in used_attributes(education=True, weight=False)
-    }
+    rows = original_rows(table[:50], AdultEncoding())
     ours = predict_probabilities(network, dataset.private_features[:50])
     assert np.ptp(ours[:, 0]) > 0.01  # an untrained logistic regression says the same of everybody
     assert load_student(tmp_path).predict_proba(rows).tobytes() == ours.tobytes()
@@ -214,12 +212,15 @@ def test_a_projected_student_takes_raw_rows_of_adult(tmp_path):
         load_student(tmp_path).predict(rows)
 
 
-SEEN = "data.encoder={_target_: teacher_student.data.digit_network.DigitNetwork, _partial_: true}"
+SEEN = (
+    "data/view=encoder",
+    "data.view.encoder={_target_: teacher_student.data.digit_network.DigitNetwork, _partial_: true}",
+)
 
 
 @pytest.mark.parametrize(
     "options",
-    [["data.components=null"], ["data.components=9"], ["data.components=null", SEEN], ["data.components=9", SEEN]],
+    [["data/view=none"], ["data.view.components=9"], SEEN, [*SEEN, "data.view.components=9"]],
     ids=str,
 )
 def test_images_come_as_arrays_of_the_data_sets_shape(options, tmp_path, monkeypatch):
@@ -240,8 +241,8 @@ def test_images_come_as_arrays_of_the_data_sets_shape(options, tmp_path, monkeyp
 def test_another_frozen_network_is_handed_over(tmp_path, monkeypatch, capsys):
     """What a file may not call comes from whoever loads the student; the file has its numbers."""
     monkeypatch.chdir(tmp_path)
-    seen = "data.encoder={_target_: teacher_student.teachers.MLP, num_features: 64, num_classes: 12}"
-    network, dataset = untrained(tmp_path, "experiment=digits", seen, "data.components=9")
+    seen = "data.view.encoder={_target_: teacher_student.teachers.MLP, num_features: 64, num_classes: 12}"
+    network, dataset = untrained(tmp_path, "experiment=digits", "data/view=encoder", seen, "data.view.components=9")
     ours = predict_probabilities(network, dataset.evaluation_features)
     images = load_digits().evaluation_features
     assert load_student(".", encoder=MLP(64, 12)).predict_proba(images).tobytes() == ours.tobytes()

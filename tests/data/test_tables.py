@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.data import load_table, shard_dataset
+from teacher_student.data import LabelsOnly, load_table, shard_dataset
 from teacher_student.data.fingerprints import private_remarks
-from teacher_student.data.table_encoding import TableEncoding
+from teacher_student.data.tables import TableEncoding
 
 PRIVATE = """id,age,job,owner,sick
 17,20,cook,ann,no
@@ -87,7 +87,8 @@ def test_users_and_tables_without_ids(tables):
 
 
 def test_label_private_mode_queries_the_training_records(tables):
-    options = {"public": None, "label_private": 2, "ranges": None, "categories": None, "evaluation": None, "user": "owner"}
+    options = {"public": None, "ranges": None, "categories": None, "evaluation": None, "user": "owner"}
+    options["view"] = LabelsOnly(number=2)
     data = load(tables(), **options)
     assert data.neighbours == "label_only"
     assert data.feature_names == ("age", "job=cook", "job=smith")  # from the training features, which are public here
@@ -99,6 +100,11 @@ def test_label_private_mode_queries_the_training_records(tables):
     assert (relabelled.public_features == data.public_features).all()
     assert (relabelled.private_features == data.private_features).all()
     assert (relabelled.private_labels != data.private_labels).sum() == 1
+    everything = load(tables(), **options | {"view": None, "neighbours": "label_only"})
+    assert (everything.public_features == everything.private_features).all()
+    by_the_public_table = load(tables(), **options | {"public": tables() / "public.csv"})
+    assert by_the_public_table.feature_names == ("age", "job=baker", "job=cook", "job=smith")
+    assert len(by_the_public_table.public_features) == 2
 
 
 @given(
@@ -160,9 +166,9 @@ BAD = {
     "empty private file": ({}, {"private": ""}, "path must have at least one record, and column names before it, got none"),
     "blank private header": ({}, {"private": "\n" + PRIVATE}, "path must have at least one record, and column names before it"),
     "open quote in the private header": ({}, {"private": '"' + PRIVATE}, "path must be a readable table, got .*: unexpected end"),
-    "no public": ({"public": None}, {}, "public or label_private must be given"),
-    "both": ({"label_private": 1}, {}, "public or label_private must be given"),
-    "too many queries": ({"public": None, "label_private": 3}, {}, "^label_private must be an integer from 1 to 2, got 3"),
+    "no public": ({"public": None}, {}, "public must be a table to be labelled, got None; the view labels_only queries training"),
+    "no public, ids": ({"public": None, "neighbours": "add_remove"}, {}, "public must be a table to be labelled, got None"),
+    "too many queries": ({"public": None, "view": LabelsOnly(number=3)}, {}, "^number must be an integer from 1 to 2, got 3"),
     "no classes": ({"classes": None, "evaluation": None}, {}, "classes must be the public list of labels, got None"),
     "private evaluation": (
         {"classes": None, "evaluation_public": False},
