@@ -1,9 +1,10 @@
-"""DP-SGD as a peer, and the script that puts it beside the students."""
+"""DP-SGD as a baseline, and the script that compares it with the students."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -41,7 +42,7 @@ def test_dp_sgd_learns_and_pays_in_accuracy():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of opacus
 def test_dp_sgd_clips_each_user_once():
-    """Of uneven users; one whose records all say the opposite moves the model no more than another."""
+    """Users are uneven; one whose labels are all wrong moves the model no more than any other."""
     dataset = gaussian_blobs(seed=0, num_private=2000, num_public=100, num_evaluation=1000, num_classes=3, dimension=2)
     users = np.minimum(np.arange(2000) // 3, 500)  # the last one has 500 records
     labels = np.where(users == 500, (dataset.private_labels + 1) % 3, dataset.private_labels)
@@ -55,14 +56,17 @@ def test_summaries_say_how_many_answered(reproduce):
     assert reproduce.summary([np.nan]) == "–"
 
 
-def test_every_cell_composes(reproduce):
-    for methods in reproduce.TABLES.values():
-        for method in methods:
-            different = {
-                (*method.teachers_at(epsilon), *method.budgets.get(epsilon, ())): epsilon for epsilon in reproduce.EPSILONS[::4]
-            }
-            for epsilon in different.values():
-                assert reproduce.settings_of(method, epsilon, 0).privacy.epsilon == epsilon
+def test_every_kind_of_cell_composes(reproduce):
+    """One cell for each list of settings and choices; the two image sets have the same lists."""
+    cells = {}
+    for method in itertools.chain.from_iterable(reproduce.TABLES.values()):
+        for epsilon in reproduce.EPSILONS[::4]:
+            overrides = [*method.teachers_at(epsilon), *method.labels, *method.budgets.get(epsilon, ())]
+            names = [text.split("=")[0] for text in overrides]
+            choices = [text.replace("mnist5000", "digits") for text in overrides if "." not in text.split("=")[0]]
+            cells[*names, *choices] = method, epsilon
+    for method, epsilon in cells.values():
+        assert reproduce.settings_of(method, epsilon, 0).privacy.epsilon == epsilon
 
 
 @pytest.mark.slow
