@@ -1,21 +1,21 @@
 """The audit of a mechanism: every check on the mechanism itself and on its mutants, in one table.
 
-A table in which the mechanism passes says little; one in which, at the same settings, every mutant is caught says that the
-checks can fail. Both belong to the verdict.
+That the mechanism passes says little. That every mutant is caught at the same settings shows that the checks can fail. The
+verdict needs both.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from teacher_student.arguments import choice, positive_integer, positive_number, probability
-from teacher_student.auditing.agreement import compare_noise, stated_power
 from teacher_student.auditing.noisy_max import NoisyMaxUnderTest
-from teacher_student.auditing.sampled import FALSE_ALARM
+from teacher_student.auditing.sampled import FALSE_ALARM, compare_law, noise_law, stated_power
 from teacher_student.auditing.soft_labels import SoftLabelsUnderTest
 from teacher_student.auditing.sums import SumsUnderTest
 from teacher_student.auditing.thresholds import ThresholdUnderTest
@@ -35,12 +35,12 @@ class AuditReport:
     """What an audit found.
 
     Attributes:
-        mechanism: its name.
+        mechanism: name.
         parameters: the calibrated parameters that were audited.
         epsilon, delta: the claim.
         trials: sessions per side and sampling check.
         false_alarm: probability with which each sampling check may reject a true mechanism.
-        rows: every check on every subject.
+        rows: every check on the mechanism and its mutants.
     """
 
     mechanism: str
@@ -58,7 +58,7 @@ class AuditReport:
 
     @property
     def caught(self) -> dict[str, tuple[str, ...]]:
-        """For each mutant the checks that rejected it."""
+        """The checks that rejected each mutant."""
         mutants = dict.fromkeys(row.subject for row in self.rows if row.subject != CLAIMED)
         return {name: tuple(row.check for row in self.rows if row.subject == name and not row.passed) for name in mutants}
 
@@ -69,7 +69,7 @@ class AuditReport:
 
     @property
     def passed(self) -> bool:
-        """Whether the mechanism passed and the audit proved that it can fail."""
+        """Whether the mechanism passed and the audit showed that it can fail."""
         return self.sound and self.powerful
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class AuditReport:
         lines = [(row.check, row.claimed, row.measured, "ok" if row.passed else "REJECTED") for row in own]
         caught = [(name, ", ".join(by) or "nothing", "caught" if by else "MISSED") for name, by in self.caught.items()]
         table = _aligned([("check", "claimed", "measured", "verdict"), *lines])
-        power = _aligned([("broken twin", "rejected by", "verdict"), *caught]) if caught else []
+        power = _aligned([("mutant", "rejected by", "verdict"), *caught]) if caught else []
         verdict = "passed" if self.passed else "NOT PASSED"
         return "\n".join([title, "", *table, "", *power, "", f"audit {verdict}"])
 
@@ -102,35 +102,38 @@ def audit(
     num_queries: int | None = None,
     trials: int = 4000,
     false_alarm: float = FALSE_ALARM,
-    twins: bool = True,
+    mutants: bool = True,
     noise: Noise | None = None,
     seed: int | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> AuditReport:
-    """Audit a calibrated mechanism and, with it, the audit.
+    """Audit a calibrated mechanism and, with its mutants, the audit itself.
 
-    Sessions draw their noise from a NumPy generator (`GeneratorNoise`: the same laws, an order of magnitude faster); the exact
-    samplers that a release uses (`SystemNoise`) are compared with their laws in rows of their own.
+    Sessions draw their noise from a NumPy generator (`GeneratorNoise`: the same laws, an order of magnitude faster). The exact
+    samplers that a release uses (`SystemNoise`) are compared with their laws in separate rows.
 
     Args:
-        mechanism: a name of `teacher_student.privacy.MECHANISMS`.
+        mechanism: a name from `teacher_student.privacy.MECHANISMS`.
         epsilon: the claim.
         delta: the claim.
-        cutoff: paid non-answers, or the answers of a noisy maximum; small, so that sums and samples see the whole session.
-        bins: audit the soft-label loop with this many bins, at two units for each unit of the cutoff; None for hard labels.
-        num_queries: for calibrations that need it; 20 cutoffs, and for a noisy maximum as many as the answers, unless given.
-        trials: sessions per side for each check that samples.
-        false_alarm: error of each check that samples.
-        twins: also audit the mutants, its broken twins.
-        noise: the sessions' noise in place of a generator, such as `SystemNoise()` (several times slower).
-        seed: for the generator; from the operating system unless given.
+        cutoff: paid abstentions, or the answers of a noisy maximum; small, so that sums and samples cover whole sessions.
+        bins: bins of the soft-label loop, at two units for each unit of the cutoff; None for hard labels.
+        num_queries: for calibrations that need it; by default 20 cutoffs, or the number of answers for a noisy maximum.
+        trials: sessions per side for each sampling check.
+        false_alarm: error of each sampling check.
+        mutants: whether to audit the mutants as well.
+        noise: noise of the sessions instead of a generator's, such as `SystemNoise()` (several times slower).
+        seed: of the generator; by default from the operating system.
         progress: called as sessions are run.
         options: passed to `calibrate`.
 
     Raises:
         ArgumentError: a value out of range, or a claim that cannot be calibrated.
     """
+    if "twins" in options:
+        warnings.warn("twins is now mutants; the old name is accepted in this version only", FutureWarning, stacklevel=2)
+        mutants = options.pop("twins")
     positive_number("epsilon", epsilon)
     probability("delta", delta)
     positive_integer("cutoff", cutoff)
@@ -141,13 +144,13 @@ def audit(
     known = ANSWERING if bins is None else SOFT_LABELS
     kind = known[choice("mechanism", mechanism, known)]
     if kind.releases == "scores":
-        options.pop("norm", None)  # a unit of scores: the guarantee is the same at any
+        options.pop("norm", None)  # a unit of scores, on which the guarantee does not depend
     sizes = kind.audit_options(cutoff, num_queries, **options)
     if bins is not None:
         positive_integer("bins", bins, minimum=SMALLEST_NUMBER_OF_BINS)
     spec = (calibrate if bins is None else calibrate_soft)(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, **sizes)
     true = under_test(spec, epsilon, delta, bins=bins)
-    subjects = [true, *(true.mutants() if twins else [])]
+    subjects = [true, *(true.mutants() if mutants else [])]
     counter = _Counter(progress, len(subjects) * true.SESSIONS * trials)
     ahead = DrawnAhead(GeneratorNoise(np.random.default_rng(seed)) if noise is None else noise)
     config = AuditConfig(epsilon, delta, trials, false_alarm, lambda: ahead, counter.add)
@@ -159,14 +162,7 @@ def audit(
 
 
 def under_test(spec: Any, epsilon: float, delta: float, *, bins: int | None = None) -> MechanismUnderTest:
-    """Return the mechanism that `spec` describes, as a subject of the checks of its family.
-
-    Args:
-        spec: calibrated parameters.
-        epsilon: the claim.
-        delta: the claim.
-        bins: of soft labels; None for other answers.
-    """
+    """Return the mechanism that `spec` describes as its family sees it; `bins` is None except for soft labels."""
     if bins is not None:
         return SoftLabelsUnderTest.of(spec, bins=bins)
     if spec.releases != "labels":
@@ -175,11 +171,11 @@ def under_test(spec: Any, epsilon: float, delta: float, *, bins: int | None = No
 
 
 def sampler_rows(parameters: Any, draws: int, false_alarm: float) -> list[CheckResult]:
-    """Compare the exact samplers, at the scales in use, with their laws."""
+    """Compare the exact samplers with their laws at the scales in use."""
     noise = SystemNoise()
     rows = []
     for law, scale in dict.fromkeys((draw.law, draw.scale) for draw in parameters.draws):
-        result = compare_noise(noise.draw(law, scale, draws), law, float(scale), false_alarm)
+        result = compare_law(noise.draw(law, scale, draws), noise_law(law, float(scale)), false_alarm)
         measured = f"p {result.p_value:.1e} ({result.cell})"
         stated = stated_power(law, float(scale), draws, false_alarm)
         rows.append(CheckResult(CLAIMED, f"sampler, {law}", stated, measured, result.accepted))
@@ -187,7 +183,7 @@ def sampler_rows(parameters: Any, draws: int, false_alarm: float) -> list[CheckR
 
 
 class _Counter:
-    """Adds up sessions for the caller's progress bar."""
+    """Counts sessions for the caller's progress bar."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress, self._total, self._done = progress, total, 0

@@ -3,14 +3,14 @@
 | check | of | false alarm | rejects |
 |---|---|---|---|
 | exact divergence | all | none | too little noise, too large a sensitivity: a sum over all outcomes on the worst pair |
-| cap | all | none | one payment more, a state that does not survive between calls |
+| cap | all | none | one payment too many, a state that is lost between calls |
 | draws | all | none | a wrong law or scale, missing draws |
-| sampled epsilon | all but soft labels | as stated | gross excess of the claimed epsilon: Clopper-Pearson on a worst pair |
-| sampled law | all | as stated | what shows in sessions, compared with the exact law by cells |
+| sampled epsilon | all but soft labels | as stated | an epsilon far above the claim: Clopper-Pearson on a worst pair |
+| sampled law | all | as stated | sessions that do not follow the exact law, cell by cell |
 | exact release, sampled release | thresholds | none, as stated | a threshold too low for its noise: queries that are all split |
-| threshold kept | thresholds | none | a redraw that nobody pays for |
+| threshold kept | thresholds | none | a redraw that is not paid for |
 | threshold noise | thresholds | as stated | a wrong law or scale of the threshold |
-| neighbours | sums | none | one teacher moves released sums by more than is paid for |
+| neighbours | sums | none | one teacher who moves released sums by more than is paid for |
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from fractions import Fraction
 
 import numpy as np
 
+from teacher_student.auditing.pairs import exact_epsilon as by_epsilon
+from teacher_student.auditing.pairs import sampled_epsilon as by_sampled_epsilon
 from teacher_student.auditing.sampled import lower_bound
-from teacher_student.auditing.search import exact_epsilon as by_epsilon
-from teacher_student.auditing.search import sampled_epsilon as by_sampled_epsilon
 from teacher_student.auditing.under_test import CLAIMED, AuditConfig, Check, CheckResult, MechanismUnderTest
 from teacher_student.auditing.wrapped_noise import ListeningNoise
 from teacher_student.labels import HALTED
 
 BOUND_SESSIONS = 2
-"""Sessions on each side behind the bound on epsilon, in units of the trials: half choose the event, half judge it."""
+"""Sessions per side for the bound on epsilon, in units of the trials: half choose the event, half judge it."""
 
 
 def exact_divergence(test: MechanismUnderTest, config: AuditConfig) -> CheckResult:
-    """Divergence at the claimed epsilon on the worst neighbours found for what is run."""
+    """Divergence at the claimed epsilon on the worst neighbours of the mechanism that is run."""
     worst = test.worst(by_epsilon(config.delta))
     bracket = worst.outcomes.worst_divergence(config.epsilon)
     passed = bracket.lower <= config.delta and (test.name != CLAIMED or bracket.upper <= config.delta)
@@ -41,7 +41,7 @@ def exact_divergence(test: MechanismUnderTest, config: AuditConfig) -> CheckResu
 
 
 def cap(test: MechanismUnderTest, config: AuditConfig) -> CheckResult:
-    """Payments stay within the limit, in one call and one query a call, and nothing is said after the last."""
+    """Payments stay within the limit, in one call and with one query per call, and nothing is answered after the last."""
     limit, counts, seen = test.spec.limit, test.pressing(), []
     passed, queries = True, len(counts) // test.rows_per_query
     for calls in (1, queries):
@@ -60,7 +60,7 @@ def cap(test: MechanismUnderTest, config: AuditConfig) -> CheckResult:
 
 
 def draws(test: MechanismUnderTest, config: AuditConfig) -> CheckResult:
-    """Every draw is from an accounted law at an accounted scale, and nothing is drawn too seldom or, for a session, too often."""
+    """Every draw is from an accounted law at an accounted scale, and there are neither too few draws nor too many."""
     heard = ListeningNoise(config.noise())
     needed = test.needed(*test.session(test.drawing(), heard))
     stated: dict[tuple[str, Fraction], tuple[float, float]] = {}
@@ -81,7 +81,7 @@ def draws(test: MechanismUnderTest, config: AuditConfig) -> CheckResult:
 
 
 def sampled_epsilon(test: MechanismUnderTest, config: AuditConfig) -> CheckResult:
-    """Lower confidence bound on epsilon from sessions on the pair that promises most at this number of sessions."""
+    """Lower confidence bound on epsilon from sessions on the most promising pair for this number of sessions."""
     trials = BOUND_SESSIONS * config.trials
     pair = test.worst(by_sampled_epsilon(config.delta, trials // 2), brief=True)
     bound = lower_bound(*test.samples(pair, trials, config), config.delta, error=config.false_alarm)

@@ -10,9 +10,9 @@ The mechanism, as the audit sees it (docs/privacy.md, "The stability mechanisms"
 
 Given z the queries are independent. Without `redraw` the likelihood of a transcript depends only on how many queries of each
 *kind* (each distinct pair of distances) were answered and how many were not, so transcripts are counted, not listed. With
-`redraw` a transcript falls into independent runs, one up to each unanswered query.
+`redraw` a transcript consists of independent runs, each of which ends with an unanswered query.
 
-A query whose winner differs between D and D' is *split*: once it is answered the two output laws have nothing in common, so
+A query whose winner differs between D and D' is *split*: once it is answered, the two output laws have nothing in common, so
 the whole mass of that transcript counts, whatever follows.
 """
 
@@ -29,7 +29,7 @@ import numpy as np
 
 from teacher_student.arguments import ArgumentError, Floats, choice, positive_integer, positive_number
 from teacher_student.auditing.laws import BOTTOMS, QUERY_LAWS, THRESHOLD_LAWS, IntegerLaw
-from teacher_student.auditing.outcomes import Outcomes
+from teacher_student.auditing.outcomes import Outcomes, joined, product
 
 LOWEST = -1e4
 """Stands for log 0: e^(-10000) is 0 in double precision, and 0 times it stays 0."""
@@ -46,7 +46,7 @@ class QueryPair:
 
     @property
     def split(self) -> bool:
-        """Whether an answer would tell D from D' outright."""
+        """Whether an answer tells D from D' with certainty."""
         return self.winner != self.other_winner
 
 
@@ -54,7 +54,7 @@ class QueryPair:
 class ThresholdLaw:
     """A threshold mechanism as laws alone: what it draws, at which scale, and when it stops.
 
-    `reuse` describes a broken mechanism that draws one query noise for the whole session (between redraws).
+    `reuse` describes a mutant that draws one query noise for the whole session (between redraws).
     """
 
     threshold_noise: str
@@ -82,12 +82,12 @@ class ThresholdLaw:
         return cls(**kept, threshold_scale=float(parameters.threshold_scale), query_scale=float(parameters.query_scale))
 
     def noisy_threshold(self) -> IntegerLaw:
-        """Return the law of z, from which a reused query noise is already taken away."""
+        """Return the law of z, minus the query noise if that is reused."""
         reused = self.query_noise if self.reuse else ""
         return _threshold_law(self.threshold_noise, self.threshold_scale, reused, self.query_scale)
 
     def log_unanswered(self, distance: int) -> tuple[Floats, Floats]:
-        """Return log P(unanswered | z) and log P(answered | z) for each z that the noisy threshold's law has mass on, (n,)."""
+        """Return log P(unanswered | z) and log P(answered | z) for each z in the support of the noisy threshold, (n,)."""
         return _log_unanswered(self, distance)
 
 
@@ -120,9 +120,9 @@ def outcomes(
     Args:
         law: the mechanism.
         queries: what is asked, in order.
-        restart: the asker goes back to the first query after every unanswered one (an adaptive asker); otherwise on to the next.
-        turns: in place of `restart`, for each query the index of the next after an answer and after none; len(queries) ends.
-        width: bin width of the log-ratios where transcripts must be merged (only under `redraw`, past 200,000 of them).
+        restart: whether an adaptive asker returns to the first query after every unanswered one.
+        turns: instead of `restart`, for each query the index of the next after an answer and after none; len(queries) ends.
+        width: bin width of the log-ratios if transcripts must be merged (only under `redraw`, beyond 200,000 of them).
     """
     if not queries:
         raise ArgumentError("queries must not be empty")
@@ -189,7 +189,7 @@ def _weigh(exponents: Floats, ways: Floats, logs: list[tuple[Floats, Floats]], m
 
 
 def _by_runs(law: ThresholdLaw, queries: Sequence[QueryPair], turns: Sequence[tuple[int, int]], width: float) -> Outcomes:
-    """Runs are independent: multiply the outcomes of one run by those of the next, from where the next one starts."""
+    """Multiply the outcomes of each run by those of the next, which are independent and start where it stopped."""
     alive = {0: Outcomes(np.ones(1), np.ones(1))}
     ended: list[Outcomes] = []
     runs = {}
@@ -199,49 +199,37 @@ def _by_runs(law: ThresholdLaw, queries: Sequence[QueryPair], turns: Sequence[tu
             if start not in runs:
                 runs[start] = _run(law, queries, turns, start)
             stops, rest = runs[start]
-            ended.append(_times(before, rest))
+            ended.append(product(before, rest))
             for step, stop in stops.items():
-                following.setdefault(turns[step][1], []).append(_times(before, stop))
-        alive = {after: _gathered(parts, width) for after, parts in following.items()}
+                following.setdefault(turns[step][1], []).append(product(before, stop))
+        alive = {after: joined(parts, width=width) for after, parts in following.items()}
         if len(queries) in alive:
             ended.append(alive.pop(len(queries)))
-    return _gathered([*ended, *alive.values()], width, missing=law.cutoff * law.noisy_threshold().outside)
+    whole = joined([*ended, *alive.values()], width=width)
+    return dataclasses.replace(whole, missing=law.cutoff * law.noisy_threshold().outside)
 
 
 def _run(
     law: ThresholdLaw, queries: Sequence[QueryPair], turns: Sequence[tuple[int, int]], start: int
-) -> tuple[dict[int, tuple[float, float]], Outcomes]:
-    """Return (P, P') of "unanswered first at query j" for each j, and the outcomes that end the session within this run."""
+) -> tuple[dict[int, Outcomes], Outcomes]:
+    """Return the outcome "unanswered first at query j" for each j, and the outcomes that end the session within this run."""
     noise, step = law.noisy_threshold(), start
     survive, other_survive = np.zeros(len(noise.mass)), np.zeros(len(noise.mass))
-    stops: dict[int, tuple[float, float]] = {}
+    stops: dict[int, Outcomes] = {}
     while step < len(queries):
         query = queries[step]
         unanswered, answered = law.log_unanswered(query.distance)
         other_unanswered, other_answered = law.log_unanswered(query.other_distance)
-        mine = float(noise.mass @ np.exp(survive + unanswered))
-        stops[step] = (mine, float(noise.mass @ np.exp(other_survive + other_unanswered)))
+        stops[step] = _masses(noise, survive + unanswered, other_survive + other_unanswered)
         survive, other_survive = survive + answered, other_survive + other_answered
         if query.split:
-            leak = np.array([noise.mass @ np.exp(survive), 0.0])
-            return stops, Outcomes(leak, np.array([0.0, noise.mass @ np.exp(other_survive)]))
+            leak = _masses(noise, survive, other_survive)
+            return stops, Outcomes(np.append(leak.probability, 0.0), np.append(0.0, leak.other))
         step = turns[step][0]
-    rest = [np.array([noise.mass @ np.exp(mass)]) for mass in (survive, other_survive)]
-    return stops, Outcomes(rest[0], rest[1])
+    return stops, _masses(noise, survive, other_survive)
 
 
-def _times(before: Outcomes, step: Outcomes | tuple[float, float]) -> Outcomes:
-    if isinstance(step, tuple):
-        return Outcomes(before.probability * step[0], before.other * step[1], width=before.width)
-    probability = np.outer(before.probability, step.probability).ravel()
-    return Outcomes(probability, np.outer(before.other, step.other).ravel(), width=before.width)
-
-
-def _gathered(parts: list[Outcomes], width: float, *, missing: float = 0.0) -> Outcomes:
-    whole = Outcomes(
-        np.concatenate([part.probability for part in parts]),
-        np.concatenate([part.other for part in parts]),
-        missing,
-        max(part.width for part in parts),
-    )
-    return whole.merged(width) if len(whole.probability) > 200_000 else whole
+def _masses(noise: IntegerLaw, log_chance: Floats, other_log_chance: Floats) -> Outcomes:
+    """Return the outcome with these log-probabilities (n,) given each threshold noise."""
+    mine, theirs = (np.array([noise.mass @ np.exp(chance)]) for chance in (log_chance, other_log_chance))
+    return Outcomes(mine, theirs)

@@ -1,7 +1,7 @@
-"""Laws of the integer noises, written a second time on purpose.
+"""Laws of the integer noise, implemented a second time on purpose.
 
-The checker must not share its formulas with what it checks, so nothing here comes from `privacy/` or `mechanisms/`. Each law
-is a table over a window of integers with the mass outside the window bounded; tail probabilities are closed forms.
+The audit must not share its formulas with what it checks, so nothing here comes from `privacy/` or `mechanisms/`. Each law is a
+table over a window of integers with a bound on the mass outside; tail probabilities are closed forms.
 
     name               probability of j                         used for
     discrete_laplace   (1 - t) / (1 + t) * t^|j|, t = e^(-1/b)  thresholds and queries of `stability_paper`, `_redraw`, `_laplace`
@@ -21,7 +21,7 @@ import numpy as np
 from teacher_student.arguments import Floats, Integers
 
 TAIL = 1e-17
-"""Mass that a window may leave out on both sides together."""
+"""Mass that a window may leave out, both sides together."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ def discrete_laplace(scale: float) -> IntegerLaw:
 
 
 def discrete_gaussian(scale: float) -> IntegerLaw:
-    """Return the discrete Gaussian law; the window's last ratio bounds what lies outside by a geometric series."""
+    """Return the discrete Gaussian law. A geometric series with the window's last ratio bounds the mass outside."""
     reach = math.ceil(9.5 * scale) + 2
     weights = np.exp(-((np.arange(-reach, reach + 1) / scale) ** 2) / 2)
     step = math.exp(-(2 * reach + 1) / (2 * scale**2))
@@ -87,7 +87,7 @@ def discrete_laplace_bottom(shortfall: Integers, scale: float) -> Floats:
 
 
 def no_noise_bottom(shortfall: Integers, scale: float) -> Floats:
-    """Return 1 where 0 <= -y and 0 elsewhere: the query is compared as it is."""
+    """Return P(0 <= -y), which is 0 or 1: the query is compared without noise."""
     del scale
     return np.where(shortfall <= 0, 1.0, 0.0)
 

@@ -1,8 +1,8 @@
-"""Membership audit: guess from a finished model who was in its training data, and bound epsilon from below by how well that goes.
+"""Membership audit: guess from a trained model who was in its training data, and bound epsilon from below by the success rate.
 
-Worlds. Each of some candidate records tosses a fair coin in every world and takes part or not; a world's model then gives every
-candidate a score. Some worlds are *references*: their coins are known to the attacker, who learns from them how a candidate's
-score is distributed with it and without it. The other worlds are *judged*: the attacker guesses their coins.
+Worlds. In every world each candidate record takes part if a fair coin says so, and the world's model then gives every candidate a
+score. Some worlds are *references*: the attacker knows their coins and learns from them how a candidate's score is distributed
+with and without it. The other worlds are *judged*: the attacker guesses their coins.
 
 The attack is the likelihood-ratio attack (Carlini, Chien, Nasr, Song, Terzis, Tramer 2022, "Membership Inference Attacks From
 First Principles", section V), with Gaussian scores, one mean for each candidate, and a variance shared by the candidates.
@@ -12,9 +12,9 @@ an (epsilon, delta)-private mechanism of m independent fair coins, r guesses mad
 
     P(at least v of r guesses are right) <= P(B >= v) + 2 m delta max_{i = 1..v} P(v > B >= v - i) / i,    B ~ Binomial(r, q).
 
-Why it applies to many worlds at once: each coin enters one world only, so all judged worlds together are one such mechanism of
-(worlds times candidates) coins. It needs coins that are fair and independent (they are tossed here), guesses that see nothing
-but outcomes and reference worlds (they do), and a number of guesses that is fixed beforehand (it is chosen on the references).
+It applies to many worlds at once because each coin enters one world only, so all judged worlds together are one such mechanism of
+(worlds times candidates) coins. It needs coins that are fair and independent (they are tossed here), guesses that see only
+outcomes and reference worlds (they do), and a number of guesses that is fixed beforehand (it is chosen on the references).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from scipy import stats
 from teacher_student.arguments import ArgumentError, Floats, positive_integer, probability
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
-"""Shares of the coins that may be guessed; the references say which share promises most."""
+"""Candidate shares of the coins to guess; the references decide which share promises most."""
 
 _LARGEST = 50.0
 
@@ -38,7 +38,7 @@ Coins = npt.NDArray[np.bool_]
 
 
 def p_value(correct: int, guesses: int, coins: int, *, epsilon: float, delta: float) -> float:
-    """Return the most probable that `correct` of `guesses` right ones can be under (epsilon, delta)-privacy of `coins` coins.
+    """Return the largest probability of `correct` right guesses among `guesses` under (epsilon, delta)-privacy of `coins` coins.
 
     >>> round(p_value(75, 100, 100, epsilon=math.log(3), delta=0.0), 3)
     0.553
@@ -52,7 +52,7 @@ def p_value(correct: int, guesses: int, coins: int, *, epsilon: float, delta: fl
 
 
 def certain_epsilon(correct: int, guesses: int, coins: int, *, delta: float, error: float) -> float:
-    """Return the largest epsilon that is refuted with confidence 1 - `error`; 0 if none is."""
+    """Return the largest epsilon that is refuted with confidence 1 - `error`, or 0 if none is."""
     low, high = 0.0, _LARGEST
     if p_value(correct, guesses, coins, epsilon=low, delta=delta) >= error:
         return 0.0
@@ -65,16 +65,16 @@ def certain_epsilon(correct: int, guesses: int, coins: int, *, delta: float, err
 
 @dataclasses.dataclass(frozen=True)
 class MembershipBound:
-    """What guessing coins says of epsilon: at least `epsilon`, wrong with probability at most `error`.
+    """A lower bound on epsilon from guessing coins, wrong with probability at most `error`.
 
     Attributes:
-        epsilon: the lower bound; 0 where the guesses refute nothing.
-        correct: guesses that were right.
-        guesses: how many coins were guessed.
-        coins: how many there were.
-        worlds: judged worlds.
-        references: worlds that the attacker learned from.
-        error: see above.
+        epsilon: the lower bound; 0 if the guesses refute nothing.
+        correct: number of right guesses.
+        guesses: number of coins that were guessed.
+        coins: number of coins in the judged worlds.
+        worlds: number of judged worlds.
+        references: number of worlds from which the attacker learned.
+        error: probability that the bound is wrong.
     """
 
     epsilon: float
@@ -99,9 +99,9 @@ def log_ratios(scores: Floats, known: Floats, members: Coins) -> Floats:
 
 
 def _moments(scores: Floats, chosen: Coins) -> tuple[Floats, float]:
-    """Return each candidate's mean over the chosen worlds, (candidates,), and the variance around it that all share.
+    """Return each candidate's mean over the chosen worlds, (candidates,), and the shared variance around it.
 
-    The mean over all worlds counts as one more, so that a candidate that was never chosen has one, too.
+    The mean over all worlds counts as one more world, so that a candidate that was never chosen also has a mean.
     """
     number = chosen.sum(axis=0)
     mean = (np.where(chosen, scores, 0).sum(axis=0) + scores.mean(axis=0)) / (number + 1)
@@ -142,7 +142,7 @@ def membership_bound(scores: Floats, members: Coins, *, references: int, delta: 
 
 
 def _best_share(ratios: Floats, coins: Coins, *, delta: float, error: float, shares: Sequence[float] = SHARES) -> float:
-    """Return the share of guesses that bounds epsilon most on the references, the largest of those that do equally well."""
+    """Return the share of guesses with the best bound on the references, the largest if several do equally well."""
 
     def bound(share: float) -> float:
         guesses = max(1, round(share * coins.size))
@@ -152,6 +152,6 @@ def _best_share(ratios: Floats, coins: Coins, *, delta: float, error: float, sha
 
 
 def _correct(ratios: Floats, coins: Coins, guesses: int) -> int:
-    """Guess the coins of largest statistic, either sign, and return how many guesses are right."""
+    """Guess the coins with the largest absolute statistic, and return the number of right guesses."""
     surest = np.argsort(-np.abs(ratios), axis=None, kind="stable")[:guesses]
     return int(((ratios > 0) == coins).ravel()[surest].sum())

@@ -1,45 +1,44 @@
-"""The noisy maxima (and the exponential mechanism) under test: their exact law, by summation over integers, and their mutants.
+"""The noisy maxima and the exponential mechanism under test: their exact law, by summation over integers, and their mutants.
 
     for each query, while fewer than `max_answers` are answered (and, with a test, fewer than `num_queries` asked):
         with a test: unless top count + noise at the test's scale >= test threshold, release "unanswered"
         release the label whose count + fresh noise is largest, ties to the lowest label
 
-Queries are independent of each other, so a session composes from its queries.
+Queries are independent, so a session is composed of its queries.
 
 | mutant | mistake |
 |---|---|
-| one_answer_more | a cap on the answers that is one too high |
+| one_answer_more | a cap on answers that is one too high |
 | noise_halved | every scale halved |
 | scale_0.7, scale_1.3 | every scale wrong |
 | test_noise_0.7 | Confident-GNMax tests with too little noise |
-| noise_reused | one draw for all counts, which then decides nothing (not where the sampler would draw for ever) |
+| noise_reused | one draw for all counts, which then decides nothing (omitted if the sampler would never end) |
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from teacher_student.arguments import ArgumentError, Floats, Integers, choice
-from teacher_student.auditing import agreement, checks
-from teacher_student.auditing.agreement import Agreement
+from teacher_student.auditing import checks, sampled
 from teacher_student.auditing.laws import THRESHOLD_LAWS, IntegerLaw
-from teacher_student.auditing.outcomes import Outcomes, product
-from teacher_student.auditing.pairs import NeighbourVotes, contested
-from teacher_student.auditing.search import Score, WorstPair
+from teacher_student.auditing.outcomes import Outcomes, joined, product
+from teacher_student.auditing.pairs import NeighbourVotes, Score, WorstPair, contested, worst_of
+from teacher_student.auditing.sampled import Agreement
 from teacher_student.auditing.under_test import AuditConfig, Check, MechanismUnderTest
 from teacher_student.auditing.wrapped_noise import ReusedNoise
 from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.mechanisms.interface import State
-from teacher_student.privacy.parameters import Draw
 
 ITS_OWN = "its own"
-"""Noise of a mechanism whose law is not written down here: the audit takes `NoisyMaxParameters.law`, which must be exact."""
+"""Noise of a mechanism whose law is not implemented here: the audit uses `NoisyMaxParameters.law`, which must be exact."""
 
 WRITTEN_AGAIN = {
     "gnmax": "discrete_gaussian",
@@ -47,7 +46,7 @@ WRITTEN_AGAIN = {
     "lnmax": "discrete_laplace",
     "exponential": "exponential",
 }
-"""Mechanisms whose law does not come from `privacy/`."""
+"""Mechanisms whose law is implemented here a second time instead of taken from `privacy/`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,12 +56,12 @@ class NoisyMaxLaw:
     Attributes:
         noise: law of the noise on every count, or "exponential" for P(label) proportional to e^(count / scale), or `ITS_OWN`.
         scale: its scale.
-        max_answers: labels released at most.
-        test_threshold: what the noisy top count must reach, or None for no test.
+        max_answers: cap on released labels.
+        test_threshold: votes that the noisy top count must reach, or None for no test.
         test_scale: scale of the test's noise, a discrete Gaussian.
-        max_asked: queries asked at most, or None.
-        reuse: a broken mechanism whose noise is the same for every count, so that it decides nothing.
-        own: the law of an answer, from counts (C,) to probabilities (C,), where `noise` is `ITS_OWN`.
+        max_asked: cap on queries, or None.
+        reuse: whether the noise is the same for every count, as in a mutant, and so decides nothing.
+        own: the law of an answer, from counts (C,) to probabilities (C,), if `noise` is `ITS_OWN`.
     """
 
     noise: str
@@ -83,7 +82,7 @@ class NoisyMaxLaw:
 
     @classmethod
     def of(cls, parameters: Any) -> NoisyMaxLaw:
-        """Return the law that `parameters` (a NoisyMaxParameters) promise: written down here a second time, or its own."""
+        """Return the law that `parameters` (a NoisyMaxParameters) promise."""
         noise = WRITTEN_AGAIN.get(parameters.mechanism, ITS_OWN)
         found = cls(noise, parameters.vote_scale, parameters.max_answers, own=parameters.law if noise == ITS_OWN else None)
         if not parameters.asks_first:
@@ -92,7 +91,7 @@ class NoisyMaxLaw:
         return dataclasses.replace(found, **test, max_asked=parameters.max_asked)
 
     def chances(self, counts: Integers) -> Floats:
-        """Return the probabilities (C + 1,) of each label and, last, of "unanswered", for one query's counts (C,)."""
+        """Return the probabilities (C + 1,) of each label and finally of "unanswered", for the counts (C,) of one query."""
         labels = self._label_chances(np.asarray(counts, dtype=np.int64))
         if self.test_threshold is None or self.test_scale is None:
             return np.append(labels, 0.0)
@@ -112,7 +111,7 @@ class NoisyMaxLaw:
 
 
 def label_chances(counts: Integers, law: IntegerLaw) -> Floats:
-    """Return P(label c has the largest count + noise, ties to the lowest) for each c, (C,).
+    """Return P(label c has the largest count + noise, ties to the lowest label) for each c, (C,).
 
     P(c) = sum_x P(count_c + N = x) prod_{j < c} P(count_j + N < x) prod_{j > c} P(count_j + N <= x).
     """
@@ -131,60 +130,36 @@ def session_outcomes(
     law: NoisyMaxLaw, counts: Integers, other_counts: Integers, *, width: float = 1e-5, largest: int = 200_000
 ) -> Outcomes:
     """Return what a session over `counts` (m, C) and over its neighbour `other_counts` can emit."""
-    alive = [Outcomes(np.ones(1), np.ones(1))] + [_nothing() for _ in range(law.max_answers)]
-    cache: dict[bytes, tuple[Floats, Floats]] = {}
-    for mine, theirs in zip(counts[: law.max_asked], other_counts[: law.max_asked], strict=True):
-        key = mine.tobytes() + theirs.tobytes()
-        if key not in cache:
-            cache[key] = (law.chances(mine), law.chances(theirs))
-        alive = _asked(alive, *cache[key], width, largest)
-    return _joined(alive)
+    nothing = Outcomes(np.zeros(0), np.zeros(0))
+    alive = [Outcomes(np.ones(1), np.ones(1)), *[nothing] * law.max_answers]  # by number of labels released
+    chances = functools.lru_cache(maxsize=None)(lambda row: law.chances(np.array(row)))
+    for mine, theirs in zip(counts[: law.max_asked].tolist(), other_counts[: law.max_asked].tolist(), strict=True):
+        one, other = chances(tuple(mine)), chances(tuple(theirs))
+        label, silence = Outcomes(one[:-1], other[:-1]), Outcomes(one[-1:], other[-1:])
+        after = []
+        for released, before in enumerate(alive):
+            parts = [before if released == law.max_answers else product(before, silence)]
+            parts += [product(alive[released - 1], label)] if released else []
+            after.append(joined(parts, width=width, largest=largest))
+        alive = after
+    return joined(alive)
 
 
-def session_law(law: NoisyMaxLaw, counts: Integers) -> dict[tuple[int, ...], float]:
+def session_law(law: NoisyMaxLaw, counts: Integers) -> dict[sampled.Transcript, float]:
     """Return the probability of every transcript of a session over `counts` (m, C)."""
-    alive: dict[tuple[tuple[int, ...], int], float] = {((), 0): 1.0}
-    for asked, row in enumerate(counts):
-        chances = law.chances(row)
-        following: dict[tuple[tuple[int, ...], int], float] = {}
-        for (transcript, released), mass in alive.items():
-            if released == law.max_answers or asked == law.max_asked or transcript[-1:] == (HALTED,):
-                following[(*transcript, HALTED), released] = mass
-                continue
-            following[(*transcript, ABSTAIN), released] = mass * chances[-1]
-            for label, chance in enumerate(chances[:-1]):
-                following[(*transcript, label), released + 1] = mass * chance
-        alive = following
-    return {transcript: mass for (transcript, _), mass in alive.items() if mass > 0}
 
+    def branches(query: int, paid: int, mass: float) -> Iterator[tuple[int, int, float]]:
+        del paid
+        if law.max_asked is not None and query >= law.max_asked:
+            yield HALTED, 0, mass
+            return
+        chances = law.chances(counts[query])
+        yield ABSTAIN, 0, mass * chances[-1]
+        for label, chance in enumerate(chances[:-1]):
+            yield label, 1, mass * chance
 
-def _asked(alive: Sequence[Outcomes], mine: Floats, theirs: Floats, width: float, largest: int) -> list[Outcomes]:
-    """Return the outcomes by number of labels released, after one more query; the last stage asks no more."""
-    label, silence = Outcomes(mine[:-1], theirs[:-1]), Outcomes(mine[-1:], theirs[-1:])
-    after = []
-    for released, before in enumerate(alive):
-        done = released == len(alive) - 1
-        parts = [before] if done else [product(before, silence)]
-        if released:
-            parts.append(product(alive[released - 1], label))
-        whole = _joined(parts)
-        after.append(whole.merged(width) if len(whole.probability) > largest else whole)
-    return after
-
-
-def _nothing() -> Outcomes:
-    return Outcomes(np.zeros(0), np.zeros(0))
-
-
-def _joined(parts: Sequence[Outcomes]) -> Outcomes:
-    whole = Outcomes(
-        np.concatenate([part.probability for part in parts]),
-        np.concatenate([part.other for part in parts]),
-        max(part.missing for part in parts),
-        max(part.width for part in parts),
-    )
-    present = (whole.probability > 0) | (whole.other > 0)
-    return Outcomes(whole.probability[present], whole.other[present], whole.missing, whole.width)
+    found = sampled.transcripts(1.0, branches, len(counts), law.max_answers)
+    return {transcript: mass for transcript, mass in found.items() if mass > 0}
 
 
 GAPS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
@@ -195,7 +170,7 @@ SAMPLED_GAPS = (0.5, 1.0)
 
 
 def votes_of_gap(law: NoisyMaxLaw, gap: int, num_queries: int, *, clear: float = 0.0) -> NeighbourVotes:
-    """Return contested votes of this gap; where there is a test, the top count is `clear` of its scales above the threshold."""
+    """Return contested votes of this gap. If there is a test, the top count is `clear` of its scales above the threshold."""
     votes = contested(gap, num_queries)
     if law.test_threshold is None or law.test_scale is None:
         return votes
@@ -205,21 +180,16 @@ def votes_of_gap(law: NoisyMaxLaw, gap: int, num_queries: int, *, clear: float =
 
 def worst_gap(law: NoisyMaxLaw, score: Score, num_queries: int) -> WorstPair:
     """Return the contested votes of largest score."""
-    best: WorstPair | None = None
     gaps = sorted({1 + round(step * 2**0.5 * law.scale) for step in GAPS})
-    for gap, clear in itertools.product(gaps, (0.0,) if law.test_scale is None else (-1.0, 0.0, 1.0, 3.0)):
-        votes = votes_of_gap(law, gap, num_queries, clear=clear)
-        exact = session_outcomes(law, votes.counts, votes.other_counts, width=1e-4, largest=20_000)
-        value = score(exact, best.score if best else 0.0)
-        if best is None or value > best.score:
-            best = WorstPair(votes.name, exact, value, votes.sides)
-    assert best is not None
-    return best
+    tests = (0.0,) if law.test_scale is None else (-1.0, 0.0, 1.0, 3.0)
+    found = (votes_of_gap(law, gap, num_queries, clear=clear) for gap, clear in itertools.product(gaps, tests))
+    exact = ((votes, session_outcomes(law, *votes.sides, width=1e-4, largest=20_000)) for votes in found)
+    return worst_of(score, ((votes.name, outcomes, votes.sides) for votes, outcomes in exact))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NoisyMaxUnderTest(MechanismUnderTest):
-    """A noisy maximum, which pays for every answer."""
+    """A noisy maximum under test."""
 
     SESSIONS = len(SAMPLED_GAPS) + 2 * checks.BOUND_SESSIONS
     CHECKS: ClassVar[tuple[Check, ...]] = (*checks.ALL, *checks.SAMPLED)
@@ -230,27 +200,18 @@ class NoisyMaxUnderTest(MechanismUnderTest):
         return NoisyMaxLaw.of(spec)
 
     def mutants(self) -> list[Self]:
-        """Return those of the spec, and noise that is drawn once for all counts."""
+        """Add noise that is drawn once for all counts."""
         drawn = [draw for draw in self.spec.draws if draw.per == "count" and draw.decides]
-        return [*super().mutants(), *(self._reusing(draw) for draw in drawn)]
-
-    def _reusing(self, draw: Draw) -> Self:
         law = dataclasses.replace(self.law, reuse=True)
-        return dataclasses.replace(
-            self, name="noise_reused", law=law, tamper=lambda noise: ReusedNoise(noise, draw.law, draw.scale)
-        )
+        return [*super().mutants(), *(self.tampered("noise_reused", law, ReusedNoise, draw.law, draw.scale) for draw in drawn)]
 
     def worst(self, score: Score, *, brief: bool = False) -> WorstPair:
-        """Return the worst contested votes found."""
+        """Return the worst contested votes."""
         del brief
-        return worst_gap(self.law, score, self._most)
-
-    @property
-    def _most(self) -> int:
-        return int(self.law.max_asked or self.law.max_answers)
+        return worst_gap(self.law, score, int(self.law.max_asked or self.law.max_answers))
 
     def pressing(self) -> Integers:
-        """Return queries that are clear, so that each is answered."""
+        """Return clear queries, so that each is answered."""
         return votes_of_gap(self.law, 9, 2 * self.spec.max_asked + 3, clear=9.0).counts
 
     def paid(self, labels: Integers) -> int:
@@ -258,7 +219,7 @@ class NoisyMaxUnderTest(MechanismUnderTest):
         return int((labels >= 0).sum())
 
     def needed(self, labels: Integers, state: State) -> dict[str, tuple[float, float]]:
-        """One draw for each count of each answer at least, and one for each test."""
+        """Require at least one draw for each count of each answer and one for each test."""
         return {"query": (state.asked, math.inf), "count": (self.pressing().shape[1] * self.paid(labels), math.inf)}
 
     def comparisons(self, config: AuditConfig) -> Iterator[Callable[[float], Agreement]]:
@@ -269,7 +230,7 @@ class NoisyMaxUnderTest(MechanismUnderTest):
         def compare(step: float, false_alarm: float) -> Agreement:
             counts = votes_of_gap(law, 1 + round(step * 2**0.5 * law.scale), most).counts
             labels = self.sessions(counts, config.trials, config)
-            return agreement.compare_transcripts(labels, session_law(law, counts), false_alarm)
+            return sampled.compare_transcripts(labels, session_law(law, counts), false_alarm)
 
         for step in SAMPLED_GAPS:
             yield lambda false_alarm, step=step: compare(step, false_alarm)  # type: ignore[misc]

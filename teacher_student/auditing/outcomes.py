@@ -1,18 +1,19 @@
-"""What a mechanism can emit on two neighbours, and the divergence between the two.
+"""The outcomes of a mechanism on two neighbours, and the divergence between them.
 
 For the probabilities P(t), P'(t) of every transcript t the hockey-stick divergence is
 
     H(epsilon) = sum over t of max(0, P(t) - e^epsilon P'(t)),
 
-and the mechanism is (epsilon, delta)-DP on this pair iff H(epsilon) <= delta in both directions. Transcripts with one ratio
-P/P' may be summed beforehand: that loses nothing. Summing transcripts whose ratios differ is post-processing, so it can only
-lower H; where it is done, the width of the bins is kept and H is bracketed from both sides.
+and the mechanism is (epsilon, delta)-DP on this pair iff H(epsilon) <= delta in both directions. Transcripts of the same ratio
+P/P' may be summed without loss. Summing transcripts whose ratios differ is post-processing, which can only lower H; in that case
+the width of the bins is kept and H is bracketed from both sides.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -30,7 +31,7 @@ class Bracket:
     upper: float
 
     def __str__(self) -> str:
-        """Return the lower end, or that there is nothing above the rounding of double precision."""
+        """Return the lower end, or an upper bound if that is below the rounding of double precision."""
         return f"{self.lower:.2e}" if self.lower > 0 else f"< {max(1e-12, self.upper):.0e}"
 
 
@@ -42,7 +43,7 @@ class Outcomes:
         probability: (n,) mass of each atom under D.
         other: (n,) mass of each atom under D'.
         missing: bound on the mass of transcripts left out, under either.
-        width: the log-ratios inside an atom differ by at most this (0: all the same).
+        width: largest difference of log-ratios inside an atom.
     """
 
     probability: Floats
@@ -57,7 +58,7 @@ class Outcomes:
     def divergence(self, epsilon: float) -> Bracket:
         """Return the hockey-stick divergence of D from D' at `epsilon`.
 
-        Within an atom of width h the ratios differ by at most h, so H(epsilon) lies between the atoms' own value at epsilon
+        The log-ratios inside an atom differ by at most the width h, so H(epsilon) lies between the value of the atoms at epsilon
         and their value at epsilon - h.
         """
         upper = self._excess(epsilon - self.width) + self.missing + ROUNDING
@@ -69,7 +70,7 @@ class Outcomes:
         return Bracket(max(one.lower, two.lower), max(one.upper, two.upper))
 
     def epsilon(self, delta: float) -> float:
-        """Return a lower bound on the true epsilon at `delta`, both directions; `math.inf` if more than delta never closes."""
+        """Return a lower bound on the true epsilon at `delta`, in both directions; `math.inf` if it is above 60."""
         if self.worst_divergence(60.0).lower > delta:
             return math.inf
         low, high = 0.0, 60.0
@@ -92,7 +93,7 @@ class Outcomes:
         return float(np.maximum(self.probability - math.exp(epsilon) * self.other, 0.0).sum())
 
     def merged(self, width: float) -> Outcomes:
-        """Return the outcomes with the atoms of one log-ratio bin of `width` summed; infinite losses keep their own atoms."""
+        """Return the outcomes with the atoms of each log-ratio bin of `width` summed; infinite losses keep their own atoms."""
         with np.errstate(divide="ignore", invalid="ignore"):
             loss = np.log(self.probability) - np.log(self.other)
         index = np.where(np.isfinite(loss), np.floor(np.nan_to_num(loss, posinf=0, neginf=0) / width), 0)
@@ -110,11 +111,10 @@ def product(first: Outcomes, second: Outcomes) -> Outcomes:
     return Outcomes(probability, other, first.missing + second.missing, first.width + second.width)
 
 
-def compose(outcomes: Outcomes, times: int, *, width: float = 1e-4, largest: int = 200_000) -> Outcomes:
-    """Return the outcomes of `times` independent runs, merged whenever there are more than `largest` atoms."""
-    result = outcomes
-    for _ in range(times - 1):
-        result = product(result, outcomes)
-        if len(result.probability) > largest:
-            result = result.merged(width)
-    return result
+def joined(parts: Sequence[Outcomes], *, width: float = 0.0, largest: int = 200_000) -> Outcomes:
+    """Return the outcomes of disjoint cases together, merged by `width` (0: never) if there are more than `largest` atoms."""
+    probability, other = (np.concatenate([getattr(part, name) for part in parts]) for name in ("probability", "other"))
+    present = (probability > 0) | (other > 0)
+    missing, bins = (max(getattr(part, name) for part in parts) for name in ("missing", "width"))
+    whole = Outcomes(probability[present], other[present], missing, bins)
+    return whole.merged(width) if width and len(whole.probability) > largest else whole

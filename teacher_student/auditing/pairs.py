@@ -1,21 +1,33 @@
-"""Worst pairs: the votes of two neighbours, and what the statistic makes of them.
+"""Worst pairs: the votes of two neighbours, what the statistic makes of them, and the search for the pair that hurts most.
 
-One record sits in one shard, so one teacher may vote otherwise (or abstain) on every query: the pairs below move one vote per
-query, in the direction that hurts most (docs/privacy.md, "Tests that can fail").
+One record is in one shard, so one teacher may vote differently (or abstain) on every query. The pairs below move one vote per
+query in the direction that hurts most. The shape of the worst pair for a threshold mechanism (docs/privacy.md, "Tests that can
+fail"): first come queries whose distance is one larger under D', where an answer says that the noisy threshold is low, and lower
+for D than for D'; then queries whose distance is one smaller under D', where an abstention pays. How many of each, and at which
+distances, is searched over a small grid in units of the noise scales.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from teacher_student.arguments import ArgumentError, Integers, vote_counts
-from teacher_student.auditing.exact import QueryPair
+from teacher_student.arguments import ArgumentError, Floats, Integers, vote_counts
+from teacher_student.auditing.exact import QueryPair, ThresholdLaw, outcomes
+from teacher_student.auditing.outcomes import Outcomes
 
 Statistic = Callable[[Integers], tuple[int, int]]
 """One query's counts (C,) -> (winner, distance)."""
+
+Score = Callable[[Outcomes, float], float]
+"""(outcomes, best so far) -> the score, or the best so far if it is no better."""
+
+STEPS = (-0.5, 0.0, 0.5, 1.0, 2.0)
+"""Distances that are tried: the threshold plus this many scales."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -23,7 +35,7 @@ class NeighbourVotes:
     """Counts (m, C) of the same queries under D and D'; one teacher differs.
 
     Attributes:
-        name: what the pair is, for the table.
+        name: of the pair, for the table.
         counts: (m, C) votes per class under D.
         other_counts: (m, C) votes per class under D'.
     """
@@ -59,7 +71,7 @@ def _winner_and_gap(counts: Integers) -> tuple[int, int]:
 
 
 def halved_distance(counts: Integers) -> tuple[int, int]:
-    """Return the winner and max(0, ceil(gap / 2) - 1), the distance of sensitivity 1, one query at a time.
+    """Return the winner and max(0, ceil(gap / 2) - 1), the distance of sensitivity 1, for one query.
 
     >>> halved_distance(np.array([7, 2]))
     (0, 2)
@@ -69,7 +81,7 @@ def halved_distance(counts: Integers) -> tuple[int, int]:
 
 
 def printed_distance(counts: Integers) -> tuple[int, int]:
-    """Return the winner and max(0, gap - 1), the paper's distance: one vote moves it by 2, a guarantee for 1 does not hold.
+    """Return the winner and max(0, gap - 1), the paper's distance. One vote moves it by 2, so a guarantee for 1 does not hold.
 
     >>> printed_distance(np.array([7, 2]))
     (0, 4)
@@ -79,7 +91,7 @@ def printed_distance(counts: Integers) -> tuple[int, int]:
 
 
 def flipping(moves: list[tuple[int, int]], *, name: str = "one teacher flips on all queries") -> NeighbourVotes:
-    """Return queries of which one teacher's vote raises or lowers the distance.
+    """Return queries on each of which one teacher's vote raises or lowers the distance.
 
     Args:
         moves: for each query its distance under D (>= 0, >= 1 to be lowered) and the change under D' (+1, 0 or -1).
@@ -88,15 +100,12 @@ def flipping(moves: list[tuple[int, int]], *, name: str = "one teacher flips on 
     teachers = 2 * max(distance for distance, _ in moves) + 6
     top = np.array([teachers // 2 + distance + 1 for distance, _ in moves])
     change = np.array([step for _, step in moves])
-    return NeighbourVotes(
-        name,
-        np.stack([top, teachers - top], axis=1).astype(np.int64),
-        np.stack([top + change, teachers - top - change], axis=1).astype(np.int64),
-    )
+    tables = (np.stack([votes, teachers - votes], axis=1).astype(np.int64) for votes in (top, top + change))
+    return NeighbourVotes(name, *tables)
 
 
 def all_split(num_queries: int, num_teachers: int = 11) -> NeighbourVotes:
-    """Return queries split (ceil(k/2), floor(k/2)) of which one teacher changes sides, so that every winner changes (k odd)."""
+    """Return queries split (ceil(k/2), floor(k/2)), k odd, on which one teacher changes sides and with that every winner."""
     if num_teachers % 2 == 0:
         raise ArgumentError(f"num_teachers must be odd for one vote to change the winner, got {num_teachers}")
     row = np.array([num_teachers // 2 + 1, num_teachers // 2], dtype=np.int64)
@@ -104,7 +113,7 @@ def all_split(num_queries: int, num_teachers: int = 11) -> NeighbourVotes:
 
 
 def contested(gap: int, num_queries: int) -> NeighbourVotes:
-    """Return queries of two classes whose gap, `gap` under D, is 2 smaller under D': one teacher changes sides every time."""
+    """Return queries of two classes with this gap under D and a gap 2 smaller under D': one teacher changes sides each time."""
     teachers = abs(gap) + 8
     row = np.array([(teachers + gap) // 2, (teachers - gap) // 2], dtype=np.int64)
     counts = np.tile(row, (num_queries, 1))
@@ -114,13 +123,94 @@ def contested(gap: int, num_queries: int) -> NeighbourVotes:
 def random_votes(
     generator: np.random.Generator, num_queries: int, num_teachers: int, num_classes: int, agreement: float = 0.8
 ) -> NeighbourVotes:
-    """Return random queries; the last teacher votes anew or abstains under D', independently per query."""
+    """Return random queries; under D' the last teacher votes afresh or abstains, independently per query."""
     votes = generator.integers(num_classes, size=(num_queries, num_teachers))
     votes[generator.random(votes.shape) < agreement] = 0
     other = votes.copy()
     other[:, -1] = generator.integers(-1, num_classes, size=num_queries)
-    return NeighbourVotes("random votes", _tally(votes, num_classes), _tally(other, num_classes))
+    tables = ((table[:, :, np.newaxis] == np.arange(num_classes)).sum(axis=1) for table in (votes, other))
+    return NeighbourVotes("random votes", *tables)
 
 
-def _tally(votes: Integers, num_classes: int) -> Integers:
-    return np.stack([(votes == label).sum(axis=1) for label in range(num_classes)], axis=1).astype(np.int64)
+class WorstPair(NamedTuple):
+    """The neighbours on which a mechanism reveals most.
+
+    Attributes:
+        name: for the table.
+        outcomes: what a session can emit on the two.
+        score: by which they were chosen.
+        sides: (m, C) votes or sums under D and under D'; empty if no session is sampled on them.
+    """
+
+    name: str
+    outcomes: Outcomes
+    score: float
+    sides: tuple[Integers, ...] = ()
+
+
+def worst_of(
+    score: Score, candidates: Iterable[tuple[str, Outcomes, tuple[Integers, ...]]], best: WorstPair | None = None
+) -> WorstPair:
+    """Return the candidate of largest score, or `best` if none is better; ties go to the first."""
+    for name, found, sides in candidates:
+        value = score(found, best.score if best else 0.0)
+        if best is None or value > best.score:
+            best = WorstPair(name, found, value, sides)
+    assert best is not None
+    return best
+
+
+def exact_epsilon(delta: float) -> Score:
+    """Return the score "true epsilon at `delta`", for the exact check."""
+
+    def score(result: Outcomes, best: float) -> float:
+        if result.worst_divergence(max(best, 0.0)).lower <= delta:
+            return best
+        return min(60.0, result.epsilon(delta))
+
+    return score
+
+
+def sampled_epsilon(delta: float, trials: int, deviations: float = 6.5) -> Score:
+    """Return the score "epsilon that `trials` sessions on each side can be expected to certify".
+
+    Transcripts are taken in order of their ratio. The masses of each prefix are moved against us by `deviations` standard errors
+    (6.5 is what an error of 1e-9 costs).
+    """
+
+    def certify(probability: Floats, other: Floats) -> float:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            order = np.argsort(-np.nan_to_num(probability / other, posinf=np.inf))
+        mine, theirs = np.cumsum(probability[order]), np.cumsum(other[order])
+        mine = mine - deviations * np.sqrt(mine / trials) - delta
+        theirs = theirs + deviations * np.sqrt(theirs / trials) + deviations**2 / (2 * trials)
+        return float(np.max(np.where(mine > 0, np.log(np.maximum(mine, 1e-300) / theirs), 0.0)))
+
+    def score(result: Outcomes, best: float) -> float:
+        return max(best, certify(result.probability, result.other), certify(result.other, result.probability))
+
+    return score
+
+
+def candidates(law: ThresholdLaw, ups: Sequence[int], downs: Sequence[int], statistic: Statistic) -> Iterator[NeighbourVotes]:
+    """Yield pairs of `ups` raised queries and `downs` lowered ones, at distances that `statistic` puts around the threshold."""
+    reach = max(law.query_scale, law.threshold_scale)
+    first, second = (query.distance for query in flipping([(0, 0), (1, 0)]).seen(statistic))
+    wanted = (law.threshold + step * reach for step in STEPS)
+    levels = sorted({max(1, round((distance - first) / (second - first))) for distance in wanted})
+    for raised, lowered in itertools.product(ups, downs):
+        for high, low in itertools.product(levels if raised else levels[:1], levels):
+            yield flipping([(high, +1)] * raised + [(low, -1)] * lowered, name=f"{raised} raised, then {lowered} lowered")
+
+
+def worst_flips(
+    law: ThresholdLaw,
+    score: Score,
+    *,
+    ups: Sequence[int] = (0, 5, 20),
+    downs: Sequence[int] | None = None,
+    statistic: Statistic = halved_distance,
+) -> WorstPair:
+    """Return the pair of largest `score` among `candidates`."""
+    found = candidates(law, ups, (law.cutoff, 3 * law.cutoff) if downs is None else downs, statistic)
+    return worst_of(score, ((votes.name, outcomes(law, votes.seen(statistic)), votes.sides) for votes in found))

@@ -1,14 +1,14 @@
-"""Soft labels under test: two tests a query, units instead of payments.
+"""Soft labels under test: two tests per query, and units instead of payments.
 
 | mutant | mistake |
 |---|---|
 | printed_threshold | half the threshold: the print lacks a factor 2 (docs/privacy.md, "Calibration paper") |
 | unstable_pays_once | a query whose second test fails as well pays one unit, not two |
-| one_payment_more | the loop goes on while c <= U |
+| one_payment_more | the loop continues while c <= U |
 | noise_halved, threshold_scale_0.7, _1.3, query_scale_0.7, _1.3 | wrong scales |
-| threshold_redrawn | a redraw that nobody pays for |
+| threshold_redrawn | a redraw that is not paid for |
 
-A test is a query of the sparse vector, so that the worst pairs of `thresholds` hold for any order of tests. Those here add the
+A test is a query of the sparse vector, so the worst pairs of `thresholds` apply to any order of tests. The pairs here add the
 order of the soft loop, in which one teacher may move the plain and the shifted histogram at once.
 """
 
@@ -23,10 +23,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from teacher_student.arguments import Floats, Integers
-from teacher_student.auditing import agreement, checks
-from teacher_student.auditing.agreement import Agreement
+from teacher_student.auditing import checks, sampled
 from teacher_student.auditing.exact import QueryPair, ThresholdLaw, outcomes
-from teacher_student.auditing.search import Score, WorstPair
+from teacher_student.auditing.outcomes import Outcomes
+from teacher_student.auditing.pairs import Score, WorstPair, worst_of
+from teacher_student.auditing.sampled import Agreement
 from teacher_student.auditing.thresholds import ThresholdUnderTest, distance_for, exact_release, threshold_noise
 from teacher_student.auditing.under_test import AuditConfig, Check, MechanismUnderTest
 from teacher_student.labels import ABSTAIN, HALTED
@@ -36,12 +37,12 @@ from teacher_student.mechanisms.soft_histogram import check_bins, histograms
 from teacher_student.mechanisms.soft_label import SoftLabelRelease, scores_of
 
 TESTED = 6
-"""Queries of the exact check."""
+"""Number of queries of the exact check."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _PaysOnce(SoftLabelRelease):
-    """A query costs one unit at most."""
+    """Mutant: a query costs at most one unit."""
 
     def answer(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
         codes = np.full(len(counts), HALTED, dtype=np.int64)
@@ -75,7 +76,7 @@ class SoftLabelsUnderTest(ThresholdUnderTest):
         return SoftLabelRelease(spec)
 
     def mutants(self) -> list[Self]:
-        """Return those of the spec, the printed threshold, and a loop that pays once for two tests."""
+        """Return the mutants of the spec, the printed threshold, and a loop that pays once for two tests."""
         found = [
             self.running("printed_threshold", dataclasses.replace(self.spec, threshold=self.spec.threshold // 2)),
             dataclasses.replace(self, name="unstable_pays_once", mechanism=_PaysOnce(self.spec)),
@@ -85,18 +86,16 @@ class SoftLabelsUnderTest(ThresholdUnderTest):
 
     def worst(self, score: Score, *, brief: bool = False) -> WorstPair:
         """Return the worse of the worst flips and of one teacher who moves both histograms of every query, either way."""
-        law, reach, turns = self.law, int(self.law.query_scale), []
-        for query in range(TESTED):
-            turns += [(2 * query + 2, 2 * query + 1), (2 * query + 2, 2 * query + 2)]
-        best = super().worst(score, brief=brief)
+        law, reach = self.law, int(self.law.query_scale)
+        turns = [turn for test in range(0, 2 * TESTED, 2) for turn in ((test + 2, test + 1), (test + 2, test + 2))]
         heights = (law.threshold, law.threshold + reach, law.threshold + 2 * reach)
-        for moves, high, low in itertools.product(((1, -1), (-1, 1), (-1, -1)), heights, heights):
-            queries = [QueryPair(0, high, 0, high + moves[0]), QueryPair(0, low, 0, low + moves[1])] * TESTED
-            found = outcomes(law, queries, turns=turns, width=1e-4)
-            value = score(found, best.score)
-            if value > best.score:
-                best = WorstPair(f"both histograms move by {moves}", found, value)
-        return best
+
+        def moved() -> Iterator[tuple[str, Outcomes, tuple[Integers, ...]]]:
+            for moves, high, low in itertools.product(((1, -1), (-1, 1), (-1, -1)), heights, heights):
+                queries = [QueryPair(0, high, 0, high + moves[0]), QueryPair(0, low, 0, low + moves[1])] * TESTED
+                yield f"both histograms move by {moves}", outcomes(law, queries, turns=turns, width=1e-4), ()
+
+        return worst_of(score, moved(), super().worst(score, brief=brief))
 
     def pressing(self) -> Integers:
         """Return queries that are tied in both histograms."""
@@ -110,13 +109,13 @@ class SoftLabelsUnderTest(ThresholdUnderTest):
         return soft_votes(self.spec.threshold, 2 * self.spec.cutoff, self.bins)
 
     def paid(self, labels: Integers) -> int:
-        """Return the units: one for an answer of the second test; two for none, or one if there was but one left."""
+        """Return the units: one for an answer of the second test; two for no answer, or one if only one was left."""
         asked = labels[labels != HALTED]
         units = sum(2 if code == ABSTAIN else int(scores_of(np.array([code]))[1][0]) for code in asked)
         return units - (units == self.spec.cutoff + 1 and asked[-1] == ABSTAIN)
 
     def needed(self, labels: Integers, state: State) -> dict[str, tuple[float, float]]:
-        """One threshold draw per session (one more per unit where it is redrawn), and one draw for each test at least."""
+        """Require one threshold draw per session (one more per unit if it is redrawn) and at least one draw per test."""
         del labels
         redraws = state.paid if self.spec.redraw else 0
         return {"session": (1, 1 + redraws), "query": (state.paid + state.answered, math.inf)}
@@ -129,13 +128,13 @@ class SoftLabelsUnderTest(ThresholdUnderTest):
         def compare(false_alarm: float) -> Agreement:
             codes = self.sessions(soft_votes(near, 3, self.bins), config.trials, config)
             answers = np.where(codes >= 0, scores_of(codes)[1].astype(np.int64), codes)
-            return agreement.compare_transcripts(answers, soft_law(law, near, near, 3), false_alarm)
+            return sampled.compare_transcripts(answers, soft_law(law, near, near, 3), false_alarm)
 
         yield compare
 
 
 def soft_votes(distance: int, num_queries: int, bins: int) -> Integers:
-    """Return histograms of `num_queries` queries; plain bin 0 and shifted bin 0 lead by this distance, both at once."""
+    """Return histograms of `num_queries` queries in which both plain bin 0 and shifted bin 0 lead by this distance."""
     scores = np.array([0.75] * (2 * distance + 7) + [1.75] * 5) / bins
     return histograms(np.tile(scores, (num_queries, 1)), check_bins(bins, num_queries))
 
@@ -146,8 +145,8 @@ def soft_law(law: ThresholdLaw, plain: int, shifted: int, num_queries: int) -> d
     Args:
         law: of the tests; its cutoff counts units.
         plain: distance in the plain histogram of every query.
-        shifted: likewise in the shifted one.
-        num_queries: in the session.
+        shifted: distance in the shifted histogram.
+        num_queries: queries of the session.
     """
     noise = law.noisy_threshold()
     fails, passes = ([np.exp(law.log_unanswered(distance)[way]) for distance in (plain, shifted)] for way in (0, 1))
@@ -155,22 +154,14 @@ def soft_law(law: ThresholdLaw, plain: int, shifted: int, num_queries: int) -> d
     def paid_once(weights: Floats) -> Floats:
         return noise.mass * weights.sum() if law.redraw else weights
 
-    alive: dict[tuple[tuple[int, ...], int], Floats] = {((), 0): noise.mass}
-    for _ in range(num_queries):
-        following: dict[tuple[tuple[int, ...], int], Floats] = {}
-        for (codes, paid), weights in alive.items():
-            if paid == law.cutoff:
-                following[(*codes, HALTED), paid] = weights
-                continue
-            following[(*codes, 0), paid] = weights * passes[0]
-            rest = paid_once(weights * fails[0])
-            if paid + 1 == law.cutoff:
-                following[(*codes, ABSTAIN), paid + 1] = rest
-                continue
-            following[(*codes, 1), paid + 1] = rest * passes[1]
-            following[(*codes, ABSTAIN), paid + 2] = paid_once(rest * fails[1])
-        alive = following
-    found: dict[tuple[int, ...], float] = {}
-    for (codes, _), weights in alive.items():
-        found[codes] = found.get(codes, 0.0) + float(weights.sum())
-    return found
+    def branches(query: int, paid: int, weights: Floats) -> Iterator[tuple[int, int, Floats]]:
+        del query
+        yield 0, 0, weights * passes[0]
+        rest = paid_once(weights * fails[0])
+        if paid + 1 == law.cutoff:
+            yield ABSTAIN, 1, rest
+        else:
+            yield 1, 1, rest * passes[1]
+            yield ABSTAIN, 2, paid_once(rest * fails[1])
+
+    return sampled.transcripts(noise.mass, branches, num_queries, law.cutoff)

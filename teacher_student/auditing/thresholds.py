@@ -4,7 +4,7 @@
 |---|---|---|
 | sensitivity_two | distance = max(0, gap - 1), which one vote moves by 2 | printed in A_subSamp, line 5 |
 | one_payment_more | the loop goes on while c <= T: T + 1 payments | printed in A_sparseVec and A_OQR, line 2 |
-| threshold_redrawn | the threshold drawn anew after a payment; the accountant pays for one draw | a slip between calibrations |
+| threshold_redrawn | the threshold redrawn after a payment; the accountant pays for one draw | two calibrations confused |
 | noise_halved | both scales halved | factor 2 lost |
 | query_noise_reused | one query noise for the whole session | a constant seed, a cached draw |
 | threshold_scale_0.7, _1.3 | the threshold's noise drawn at a wrong scale | s for s^2, another sensitivity |
@@ -22,11 +22,20 @@ import numpy as np
 from scipy import stats
 
 from teacher_student.arguments import Integers
-from teacher_student.auditing import agreement, checks
-from teacher_student.auditing.agreement import Agreement
+from teacher_student.auditing import checks, sampled
 from teacher_student.auditing.exact import ThresholdLaw, outcomes
-from teacher_student.auditing.pairs import Statistic, all_split, flipping, halved_distance, printed_distance, random_votes
-from teacher_student.auditing.search import Score, WorstPair, worst_flips
+from teacher_student.auditing.pairs import (
+    Score,
+    Statistic,
+    WorstPair,
+    all_split,
+    flipping,
+    halved_distance,
+    printed_distance,
+    random_votes,
+    worst_flips,
+)
+from teacher_student.auditing.sampled import Agreement
 from teacher_student.auditing.under_test import AuditConfig, Check, CheckResult, MechanismUnderTest
 from teacher_student.auditing.wrapped_noise import ReusedNoise
 from teacher_student.labels import ABSTAIN
@@ -58,7 +67,7 @@ class _SensitivityTwo:
 
 
 def exact_release(test: ThresholdUnderTest, config: AuditConfig) -> CheckResult:
-    """Divergence with every query split, against the release part that the parameters state."""
+    """Divergence with every query split, against the stated probability of the failure event."""
     stated = float(test.spec.release_delta)
     exact = outcomes(test.law, all_split(test.law.cutoff).seen(test.statistic)).worst_divergence(config.epsilon)
     passed = exact.upper <= stated * (1 + 1e-6) + 1e-12
@@ -85,14 +94,14 @@ def threshold_noise(test: ThresholdUnderTest, config: AuditConfig) -> CheckResul
     spec, source = test.spec, test.tamper(config.noise())
     drawn = [test.mechanism.start(source).noisy_threshold for _ in range(4 * config.trials)]
     noise, law = np.array(drawn, dtype=np.int64) - spec.threshold, (spec.threshold_noise, float(spec.threshold_scale))
-    result = agreement.compare_noise(noise, *law, config.false_alarm)
-    stated = agreement.stated_power(*law, len(noise), config.false_alarm)
+    result = sampled.compare_law(noise, sampled.noise_law(*law), config.false_alarm)
+    stated = sampled.stated_power(*law, len(noise), config.false_alarm)
     config.ran(config.trials)
     return CheckResult(test.name, "threshold noise", stated, f"p {result.p_value:.1e} ({result.cell})", result.accepted)
 
 
 def sampled_release(test: ThresholdUnderTest, config: AuditConfig) -> CheckResult:
-    """How many sessions over split queries release a label, against the stated release part: one-sided binomial."""
+    """Number of sessions over split queries that release a label, against the stated probability: one-sided binomial."""
     stated = float(test.spec.release_delta)
     labels = test.sessions(all_split(test.spec.cutoff).counts, config.trials, config)
     leaked = int((labels >= 0).any(axis=1).sum())
@@ -103,7 +112,7 @@ def sampled_release(test: ThresholdUnderTest, config: AuditConfig) -> CheckResul
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ThresholdUnderTest(MechanismUnderTest):
-    """A sparse vector of halved distances; `statistic` is what it makes of one query's counts."""
+    """A sparse vector of halved distances under test; `statistic` gives the distance of one query's counts."""
 
     SESSIONS = 1 + 1 + 2 * checks.BOUND_SESSIONS + 1 + len(SHARES)
     CHECKS: ClassVar[tuple[Check, ...]] = (
@@ -125,35 +134,34 @@ class ThresholdUnderTest(MechanismUnderTest):
         return ThresholdLaw.of(spec)
 
     def redrawing(self) -> Self:
-        """Return the mutant of the same numbers that redraws its threshold after every payment."""
+        """Return the mutant with the same numbers that redraws its threshold after every payment."""
         kind = type("Redrawing", (type(self.spec),), {"redraw": True})
         fields = {field.name: getattr(self.spec, field.name) for field in dataclasses.fields(self.spec)}
         return self.running("threshold_redrawn", kind(**fields))
 
     def mutants(self) -> list[Self]:
-        """Return those of the spec, a distance of sensitivity 2, and noise that is kept, or redrawn, where it must not be."""
-        wrong = _SensitivityTwo(self.mechanism)
-        found = [
-            dataclasses.replace(self, name="sensitivity_two", mechanism=wrong, statistic=printed_distance),
-            *super().mutants(),
-        ]
+        """Add a distance of sensitivity 2, and noise that is kept or redrawn where it must not be."""
+        doubled = dataclasses.replace(
+            self, name="sensitivity_two", mechanism=_SensitivityTwo(self.mechanism), statistic=printed_distance
+        )
+        found = [doubled, *super().mutants()]
         if self.spec.redraw:
             return found
-        law, noise = dataclasses.replace(self.law, reuse=True), (self.spec.query_noise, self.spec.query_scale)
-        reused = dataclasses.replace(self, name="query_noise_reused", law=law, tamper=lambda inner: ReusedNoise(inner, *noise))
+        law = dataclasses.replace(self.law, reuse=True)
+        reused = self.tampered("query_noise_reused", law, ReusedNoise, self.spec.query_noise, self.spec.query_scale)
         return [*found, reused, self.redrawing()]
 
     def worst(self, score: Score, *, brief: bool = False) -> WorstPair:
-        """Return the worst flips found, of which few are tried where sessions are sampled on them."""
+        """Return the worst flips; fewer are tried if `brief`."""
         limits: dict[str, Any] = {"ups": (0, 5), "downs": (self.law.cutoff,)} if brief else {}
         return worst_flips(self.law, score, statistic=self.statistic, **limits)
 
     def pressing(self) -> Integers:
-        """Return split queries, of which each is most unlikely to be answered."""
+        """Return split queries, which are hardly ever answered."""
         return all_split(4 * self.spec.cutoff + 8).counts
 
     def drawing(self) -> Integers:
-        """Return random votes, of which some are clear."""
+        """Return random votes, some of them clear."""
         return random_votes(np.random.default_rng(0), 40, 2 * self.spec.threshold + 9, 3).counts
 
     def paid(self, labels: Integers) -> int:
@@ -161,7 +169,7 @@ class ThresholdUnderTest(MechanismUnderTest):
         return int((labels == ABSTAIN).sum())
 
     def needed(self, labels: Integers, state: State) -> dict[str, tuple[float, float]]:
-        """One threshold draw per session (and one more per payment where it is redrawn), and one draw for each query at least."""
+        """Require one threshold draw per session (one more per payment if it is redrawn) and at least one draw per query."""
         redraws = self.paid(labels) if self.spec.redraw else 0
         return {"session": (1, 1 + redraws), "query": (state.asked, math.inf)}
 
@@ -176,21 +184,21 @@ class ThresholdUnderTest(MechanismUnderTest):
         def long_sessions(share: float, false_alarm: float) -> Agreement:
             length = 12 * law.cutoff
             distance = distance_for(law, length, share)
-            expected = agreement.unanswered_law(law, distance, length)
-            return agreement.compare_unanswered(sessions(distance, length), expected, false_alarm)
+            expected = sampled.unanswered_law(law, distance, length)
+            return sampled.compare_unanswered(sessions(distance, length), expected, false_alarm)
 
-        expected = agreement.transcript_law(law, [(0, near)] * 6)
-        yield lambda false_alarm: agreement.compare_transcripts(sessions(near, 6), expected, false_alarm)
+        expected = sampled.transcript_law(law, [(0, near)] * 6)
+        yield lambda false_alarm: sampled.compare_transcripts(sessions(near, 6), expected, false_alarm)
         for share in SHARES:
             yield lambda false_alarm, share=share: long_sessions(share, false_alarm)  # type: ignore[misc]
 
 
 def distance_for(law: ThresholdLaw, num_queries: int, share: float) -> int:
-    """Return the smallest distance at which `num_queries` queries are expected to spend at most `share` of what they could."""
+    """Return the smallest distance at which `num_queries` queries are expected to spend at most `share` of what they can."""
     most = min(law.cutoff, num_queries)
 
     def spent(distance: int) -> float:
-        chances = agreement.unanswered_law(law, distance, num_queries)
+        chances = sampled.unanswered_law(law, distance, num_queries)
         return float(chances @ np.arange(len(chances))) / most
 
     low, high = 0, law.threshold + math.ceil(60 * (law.threshold_scale + law.query_scale))

@@ -1,7 +1,7 @@
-"""What an audit looks at: a mechanism that runs, the guarantee that it claims, and what the checks need to know of it.
+"""The subject of an audit: a mechanism that runs, the guarantee that it claims, and what the checks need to know about it.
 
-Each family of mechanisms has a subclass (`thresholds`, `noisy_max`, `soft_labels`, `sums`) with its law, written a second time,
-its worst neighbours and its mutants. A mutant is the mechanism with one known mistake; a check that accepts one is worth nothing.
+Each family of mechanisms has a subclass (`thresholds`, `noisy_max`, `soft_labels`, `sums`) with a second implementation of its
+law, its worst neighbours and its mutants. A mutant is the mechanism with one known mistake, which the audit must reject.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from teacher_student.arguments import Integers
-from teacher_student.auditing.agreement import Agreement
-from teacher_student.auditing.search import Score, WorstPair
+from teacher_student.auditing.pairs import Score, WorstPair
+from teacher_student.auditing.sampled import Agreement
 from teacher_student.mechanisms.interface import Mechanism, State, build_mechanism
 from teacher_student.mechanisms.noise import Noise
 
 CLAIMED = "claimed"
-"""Name of the mechanism itself in the table, beside its mutants."""
+"""Name of the mechanism itself in the table."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,13 +36,13 @@ class CheckResult:
 
 @dataclasses.dataclass(frozen=True)
 class AuditConfig:
-    """What the checks of an audit share.
+    """Settings that all checks of an audit share.
 
     Attributes:
         epsilon, delta: the claim.
         trials: sessions per side and check.
         false_alarm: error of each sampling check.
-        noise: makes a source of noise for each check.
+        noise: returns a source of noise for a check.
         progress: called with the number of sessions run.
     """
 
@@ -73,17 +73,17 @@ class MechanismUnderTest(ABC):
 
     Attributes:
         name: for the table; `CLAIMED` for the mechanism itself.
-        mechanism: what is run.
+        mechanism: the mechanism that is run.
         spec: the parameters whose guarantee is claimed for it.
-        law: what is run, as laws alone.
-        tamper: what it does to the noise that it is given.
+        law: the law of what is run.
+        tamper: changes the noise that the mechanism is given.
     """
 
     SESSIONS: ClassVar[int]
-    """Sessions that the checks run, in units of the trials."""
+    """Number of sessions that the checks run, in units of the trials."""
 
     CHECKS: ClassVar[tuple[Check, ...]]
-    """The checks of this family: those of `checks`, and its own."""
+    """The checks of this family: those of `checks` and its own."""
 
     name: str = CLAIMED
     mechanism: Mechanism
@@ -98,17 +98,21 @@ class MechanismUnderTest(ABC):
 
     @classmethod
     def build(cls, spec: Any) -> Mechanism:
-        """Return what is run for `spec`."""
+        """Return the mechanism that runs `spec`."""
         return build_mechanism(spec)
 
     @classmethod
     def of(cls, spec: Any, **fields: Any) -> Self:
-        """Return the mechanism as it is."""
+        """Return the mechanism itself as a subject."""
         return cls(mechanism=cls.build(spec), spec=spec, law=cls.law_of(spec), **fields)
 
     def running(self, name: str, actual: Any) -> Self:
         """Return the mutant that runs on other parameters than it claims."""
         return dataclasses.replace(self, name=name, mechanism=self.build(actual), law=self.law_of(actual))
+
+    def tampered(self, name: str, law: Any, source: Callable[..., Noise], *options: Any) -> Self:
+        """Return the mutant that draws from `source(noise, *options)`, which makes its law `law`."""
+        return dataclasses.replace(self, name=name, law=law, tamper=lambda noise: source(noise, *options))
 
     def mutants(self) -> list[Self]:
         """Return the mutants that the spec names; a family adds its own."""
@@ -116,19 +120,19 @@ class MechanismUnderTest(ABC):
 
     @abstractmethod
     def worst(self, score: Score, *, brief: bool = False) -> WorstPair:
-        """Return the neighbours of largest score; `brief` searches among those that sessions can be sampled on."""
+        """Return the neighbours of largest score; `brief` searches only those on which sessions can be sampled."""
 
     @abstractmethod
     def pressing(self) -> Integers:
-        """Return counts (m, C) of a session that pays as often as it can, and of more queries than that."""
+        """Return counts (m, C) of a session with more queries than it can pay for, each of which costs a payment."""
 
     def drawing(self) -> Integers:
-        """Return counts (m, C) of a session whose requests for noise are counted."""
+        """Return counts (m, C) of the session whose draws are counted."""
         return self.pressing()
 
     @abstractmethod
     def paid(self, labels: Integers) -> int:
-        """Return the payments that these answers stand for."""
+        """Return the number of payments for these answers."""
 
     @property
     def rows_per_query(self) -> int:
@@ -137,11 +141,11 @@ class MechanismUnderTest(ABC):
 
     @abstractmethod
     def needed(self, labels: Integers, state: State) -> dict[str, tuple[float, float]]:
-        """Return how many draws the session must have asked for, at least and at most, by what a draw is for (`Draw.per`)."""
+        """Return the least and the largest number of draws that the session may have made, by what they are for (`Draw.per`)."""
 
     @abstractmethod
     def comparisons(self, config: AuditConfig) -> Iterator[Callable[[float], Agreement]]:
-        """Yield comparisons of sessions with the law of the *claimed* parameters, each given its false alarm."""
+        """Yield comparisons of sessions with the law of the *claimed* parameters, as functions of the false alarm."""
 
     def session(self, counts: Integers, noise: Noise) -> tuple[Integers, State]:
         """Return the labels (m,) of one whole session over `counts` (m, C), and the state after it."""
@@ -159,6 +163,6 @@ class MechanismUnderTest(ABC):
         return labels
 
     def samples(self, pair: WorstPair, trials: int, config: AuditConfig) -> tuple[Integers, Integers]:
-        """Return tables (trials, m) of what is seen of sessions under D and under D'."""
+        """Return tables (trials, m) of the output of sessions under D and under D'."""
         mine, theirs = (self.sessions(counts, trials, config) for counts in pair.sides)
         return mine, theirs

@@ -1,4 +1,4 @@
-"""Noise that passes through the audit's hands: whatever is asked for comes from another source, by way of one method."""
+"""Sources of noise that wrap another source: to count draws, to draw in blocks, and to break what is drawn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from teacher_student.mechanisms.noise import GeneratorNoise, Noise
 
 
 class WrappedNoise(Noise):
-    """Another source's noise, of which every draw goes through `draw`."""
+    """Noise of another source. Every request goes through `draw`."""
 
     def __init__(self, inner: Noise) -> None:
         self._inner = inner
@@ -44,7 +44,7 @@ class Request(NamedTuple):
 
 
 class ListeningNoise(WrappedNoise):
-    """Hands out another source's noise and keeps a list of all requests."""
+    """Passes on another source's noise and records all requests."""
 
     def __init__(self, inner: Noise) -> None:
         super().__init__(inner)
@@ -57,7 +57,7 @@ class ListeningNoise(WrappedNoise):
 
 
 class DrawnAhead(WrappedNoise):
-    """Another source's noise, drawn in blocks and handed out in order, each value once: many short sessions cost less."""
+    """Another source's noise, drawn in blocks and returned in order, each value once. Makes many short sessions cheaper."""
 
     def __init__(self, inner: Noise, block: int = 1 << 14) -> None:
         super().__init__(inner)
@@ -78,7 +78,7 @@ _NONE: Integers = np.empty(0, dtype=np.int64)
 
 
 class SilentNoise(WrappedNoise):
-    """No noise at all: a session shows the sums that it would have released."""
+    """No noise at all: a session releases its exact sums."""
 
     def __init__(self) -> None:
         super().__init__(GeneratorNoise(np.random.default_rng(0)))
@@ -90,7 +90,7 @@ class SilentNoise(WrappedNoise):
 
 
 class ReusedNoise(WrappedNoise):
-    """Broken: draws once from one law at one scale and repeats that value for ever; other draws stay fresh."""
+    """Broken: draws once from one law at one scale and repeats that value; other draws stay fresh."""
 
     def __init__(self, inner: Noise, law: str, scale: Fraction) -> None:
         super().__init__(inner)
@@ -107,7 +107,7 @@ class ReusedNoise(WrappedNoise):
 
 
 class SharedNoise(WrappedNoise):
-    """Broken: one draw for each query, given to all `classes` of it."""
+    """Broken: one draw for each query, used for all its `classes`."""
 
     def __init__(self, inner: Noise, classes: int) -> None:
         super().__init__(inner)

@@ -18,7 +18,12 @@ def test_every_mechanism_can_be_audited_and_reports_progress(mechanism):
     """Sampling checks: false alarm 1e-9 each."""
     seen: list[tuple[int, int, str]] = []
     report = audit(
-        mechanism, cutoff=2, trials=100, twins=False, seed=1, progress=lambda done, total, what: seen.append((done, total, what))
+        mechanism,
+        cutoff=2,
+        trials=100,
+        mutants=False,
+        seed=1,
+        progress=lambda done, total, what: seen.append((done, total, what)),
     )
     assert report.sound, str(report)
     assert report.caught == {}
@@ -30,15 +35,21 @@ def test_every_mechanism_can_be_audited_and_reports_progress(mechanism):
 
 
 def test_sessions_may_use_the_exact_samplers():
-    assert audit("stability", cutoff=1, trials=100, twins=False, noise=SystemNoise()).sound
+    assert audit("stability", cutoff=1, trials=100, mutants=False, noise=SystemNoise()).sound
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ANSWERING)
-def test_at_many_sessions_the_mechanism_passes_and_every_twin_is_caught(mechanism):
+def test_at_many_sessions_the_mechanism_passes_and_every_mutant_is_caught(mechanism):
     """Sampling checks: false alarm 1e-9 each; fresh entropy."""
     report = audit(mechanism, trials=4000)
     assert report.passed, str(report)
+
+
+def test_the_old_name_of_mutants_is_accepted_with_a_notice():
+    with pytest.warns(FutureWarning, match="twins is now mutants"):
+        report = audit("exponential", cutoff=1, trials=100, twins=False, seed=1)
+    assert report.caught == {}
 
 
 def _report(*rows):

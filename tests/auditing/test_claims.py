@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from teacher_student.auditing.exact import ThresholdLaw, outcomes
-from teacher_student.auditing.pairs import all_split, flipping, halved_distance, printed_distance, random_votes
-from teacher_student.auditing.search import exact_epsilon, worst_flips
+from teacher_student.auditing.pairs import (
+    all_split,
+    exact_epsilon,
+    flipping,
+    halved_distance,
+    printed_distance,
+    random_votes,
+    worst_flips,
+)
 from teacher_student.mechanisms import distance_to_instability
 from teacher_student.privacy import calibrate
 

@@ -11,7 +11,7 @@ import pytest
 from teacher_student.arguments import ArgumentError
 from teacher_student.auditing.exact import QueryPair, ThresholdLaw, outcomes
 from teacher_student.auditing.laws import discrete_gaussian, discrete_laplace, one_sided, two_geometrics_bottom
-from teacher_student.auditing.outcomes import Outcomes, compose
+from teacher_student.auditing.outcomes import Outcomes, joined, product
 
 TIGHT = ThresholdLaw("discrete_gaussian", "two_geometrics", 1.5, 2.0, 4, 2)
 PAPER = ThresholdLaw("discrete_laplace", "discrete_laplace", 1.0, 2.0, 4, 2, redraw=True)
@@ -97,6 +97,14 @@ def test_reused_noise_is_one_draw_per_session():
     law = ThresholdLaw("discrete_gaussian", "two_geometrics", 1.5, 2.0, 4, 2, reuse=True)
     same = outcomes(law, [QueryPair(0, 5, 0, 6)] * 4)
     assert np.count_nonzero(same.probability > 1e-15) == 2  # all answered, or the first `cutoff` all unanswered
+
+
+def compose(outcomes, times, **limits):
+    """The outcomes of `times` independent runs."""
+    result = outcomes
+    for _ in range(times - 1):
+        result = joined([product(result, outcomes)], **limits)
+    return result
 
 
 def test_merging_brackets_the_unmerged_divergence():

@@ -20,8 +20,7 @@ from teacher_student.auditing.noisy_max import (
     session_outcomes,
     worst_gap,
 )
-from teacher_student.auditing.pairs import random_votes
-from teacher_student.auditing.search import exact_epsilon
+from teacher_student.auditing.pairs import exact_epsilon, random_votes
 from teacher_student.auditing.under_test import AuditConfig
 from teacher_student.mechanisms import GeneratorNoise
 from teacher_student.privacy import calibrate

@@ -13,9 +13,20 @@ import numpy as np
 import pytest
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.auditing.agreement import compare, compare_noise, noise_power, power, transcript_law, unanswered_law
 from teacher_student.auditing.exact import ThresholdLaw
-from teacher_student.auditing.sampled import certain_epsilon, choose_event, clopper_pearson, lower_bound
+from teacher_student.auditing.sampled import (
+    certain_epsilon,
+    choose_event,
+    clopper_pearson,
+    compare,
+    compare_law,
+    lower_bound,
+    noise_law,
+    noise_power,
+    power,
+    transcript_law,
+    unanswered_law,
+)
 from teacher_student.auditing.wrapped_noise import DrawnAhead
 from teacher_student.mechanisms import GeneratorNoise, RecordedNoise, SystemNoise
 from teacher_student.privacy.parameters import round_up
@@ -31,10 +42,10 @@ def test_true_scale_is_accepted_and_30_percent_off_is_rejected(law, scale, sourc
     noise = SystemNoise() if source == "system" else GeneratorNoise(np.random.default_rng(5))
     draws = 8000
     true = float(round_up(scale))
-    assert compare_noise(noise.draw(law, round_up(scale), draws), law, true).accepted
+    assert compare_law(noise.draw(law, round_up(scale), draws), noise_law(law, true)).accepted
     for factor in (0.7, 1.3):
         assert noise_power(law, true, factor, draws) > 1 - 1e-6
-        assert not compare_noise(noise.draw(law, round_up(scale * factor), draws), law, true).accepted
+        assert not compare_law(noise.draw(law, round_up(scale * factor), draws), noise_law(law, true)).accepted
 
 
 def test_the_comparison_rejects_a_true_law_no_more_often_than_stated():
@@ -91,7 +102,7 @@ def test_transcripts_and_counts_are_one_law():
 
 def test_unknown_noise_is_refused():
     with pytest.raises(ArgumentError, match="law must be one of"):
-        compare_noise(np.zeros(5, dtype=np.int64), "cauchy", 1.0)
+        noise_law("cauchy", 1.0)
 
 
 def test_noise_drawn_ahead_is_handed_out_once_and_in_order():

@@ -10,9 +10,9 @@ from scipy import stats
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.auditing import audit
-from teacher_student.auditing.agreement import compare_transcripts
 from teacher_student.auditing.exact import QueryPair, ThresholdLaw, outcomes
 from teacher_student.auditing.pairs import all_split, halved_distance
+from teacher_student.auditing.sampled import compare_transcripts
 from teacher_student.auditing.soft_labels import soft_law, soft_votes
 from teacher_student.mechanisms import GeneratorNoise
 from teacher_student.mechanisms.soft_label import SoftLabelRelease
@@ -76,7 +76,7 @@ def _leaking_sessions(parameters, trials):
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_audit_of_soft_labels_passes(mechanism):
     """Sampling checks: false alarm 1e-9 each."""
-    report = audit(mechanism, cutoff=1, bins=4, trials=100, twins=False, seed=1)
+    report = audit(mechanism, cutoff=1, bins=4, trials=100, mutants=False, seed=1)
     assert report.sound, str(report)
 
 

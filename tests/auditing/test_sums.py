@@ -101,7 +101,7 @@ def test_the_claim_is_nearly_attained(mechanism):
     """The worst neighbours leave less than a tenth of delta: they are the worst, and the law is theirs."""
     parameters = calibrate(mechanism, epsilon=2.0, delta=1e-6, num_queries=8, num_classes=4)
     true = SumsUnderTest.claiming(parameters, 2.0, 1e-6)
-    lower = [true.law.outcomes(pair.shift).worst_divergence(2.0).lower for pair in true.teachers.neighbours()[:2]]
+    lower = [true.law.outcomes(pair.shift).worst_divergence(2.0).lower for pair in true.teachers.neighbours[:2]]
     assert 0.9e-6 < max(lower) <= 1e-6
 
 

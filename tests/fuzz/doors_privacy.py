@@ -251,7 +251,7 @@ AUDITING = {
             "num_queries": st.sampled_from([None, 3]),
             "trials": integers(100, 110),
             "false_alarm": BETA,
-            "twins": st.just(False),
+            "mutants": st.just(False),
             "seed": st.just(1),
         },
         weight=0.02,
