@@ -128,6 +128,7 @@ import teacher_student as ts
 release = ts.label([[0] * 4000, [1] * 4000], num_classes=2, epsilon=1.0, delta=1e-5, num_teachers=4000)
 assert release.labels.tolist() == [0, 1]
 assert ts.LabelSession(num_classes=2, epsilon=1.0, delta=1e-5, num_teachers=4000).remaining_cutoff == 50
+ts.label_soft([[0.5] * 9], num_teachers=9)
 release.certificate.verify()
 print(*sorted({name.split(".")[0] for name in sys.modules}))
 """

@@ -117,16 +117,7 @@ def label_fractions(
 ) -> FractionRelease:
     """Release noisy vote fractions for queries on which disjointly trained teachers voted. No torch is needed.
 
-    Args:
-        predictions: shape (num_queries, num_teachers), class indices, -1 where a teacher abstains.
-        counts: instead of predictions: votes per class, shape (num_queries, num_classes).
-        num_classes: size of the public label set.
-        epsilon: for all answers together, above 0.
-        delta: for all answers together, strictly between 0 and 1.
-        max_answers: queries that are answered at most, the first ones; None for all.
-        num_teachers: how many vote, a public number. Must be given, as in `label`.
-        votes_per_teacher: queries on which one teacher votes at most, for much less noise; None for all. See `FractionSession`.
-        options: `state`, `noise`, `neighbours`, `account` and `hyperparameters`, see `session.SessionOptions`.
+    Arguments are those of `FractionSession` and of its `answer`; `max_answers` None answers all queries.
 
     Raises:
         ArgumentError: bad input. Nothing was spent: no noise is drawn before all is checked.

@@ -191,10 +191,10 @@ def average_scores(
     Args:
         scores: shape (num_queries, num_teachers, num_classes), any number of scores per query (1 for a regression).
         norm: public; a teacher's scores are shrunk to a root mean square of this, if theirs is larger. Choose it without them.
-        epsilon: for all answers together, above 0.
-        delta: for all answers together, strictly between 0 and 1.
+        epsilon: for all answers together.
+        delta: for all answers together.
         num_teachers: how many gave scores, a public number. Must be given, as in `label`.
-        options: `state`, `noise`, `neighbours`, `account` and `hyperparameters`, see `session.SessionOptions`.
+        options: of `ScoreSession`.
 
     Raises:
         ArgumentError: bad input. Nothing was spent: no noise is drawn before all is checked.

@@ -202,18 +202,8 @@ def label_soft(
 ) -> SoftRelease:
     """Return private soft labels for a table of scores, in one call. No torch is needed.
 
-    Args:
-        scores: shape (num_queries, num_teachers), NaN where a teacher abstains; or (num_queries, num_teachers, num_classes) for
-            several classes one-vs-rest under the one budget. No value raises: see the module.
-        bins: number of bins, at least 3: one, or one per query chosen from public information.
-        epsilon: for all scores together, above 0.
-        delta: for all scores together, strictly between 0 and 1.
-        cutoff: T, unstable queries that can be paid (2T failed tests).
-        mechanism: stability, stability_paper, stability_redraw or stability_laplace.
-        bin_width: instead of bins: 1 over an integer.
-        num_teachers: how many give scores, a public number. Must be given, as in `label`.
-        options: `state`, `noise`, `neighbours`, `account` and `hyperparameters` (see `session.SessionOptions`), and further
-            options of the calibration.
+    Arguments are those of `SoftLabelSession` and of its `answer`. Scores of shape (num_queries, num_teachers, num_classes) are
+    one-vs-rest, under the one budget; `bins` may be one number per query, chosen from public information.
 
     Raises:
         ArgumentError: a bad argument; nothing was spent.

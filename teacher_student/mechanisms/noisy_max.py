@@ -72,16 +72,7 @@ class NoisyMax:
         return state.answered >= self.parameters.max_answers or state.asked >= self.parameters.max_asked
 
     def answer(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
-        """Answer the queries in order, in blocks; the same answers as `answer_literally` on the same noise.
-
-        Args:
-            counts: votes per class, shape (num_queries, num_classes), any integer type.
-            state: from `start` or the previous call.
-            noise: source of the noise.
-
-        Returns:
-            labels, shape (num_queries,), int64: a class, `ABSTAIN` (Confident-GNMax only) or `HALTED`; and the state after them.
-        """
+        """Answer the queries in order, in blocks; the same answers as `answer_literally` on the same noise."""
         counts = vote_counts("counts", counts)
         labels = np.full(len(counts), HALTED, dtype=np.int64)
         size, start = max(1, _BLOCK // counts.shape[1]), 0

@@ -48,12 +48,7 @@ class NoisySums:
         return state.paid >= self.parameters.max_answers
 
     def answer(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
-        """Answer whole queries in order.
-
-        Args:
-            counts: shape (num_queries * num_classes, 1), the sums of a query's classes in adjacent rows.
-            state: from `start` or the previous call.
-            noise: source of the noise.
+        """Answer whole queries in order; a query's classes are adjacent rows of `counts`, shape (num_queries * num_classes, 1).
 
         Returns:
             codes of noisy sums, or `HALTED`, shape (num_queries * num_classes,), int64; and the state after them.

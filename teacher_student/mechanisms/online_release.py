@@ -69,16 +69,7 @@ class OnlineRelease:
         return not (state.paid < self.parameters.cutoff and state.asked < self.parameters.max_asked)
 
     def answer(self, counts: Counts, state: State, noise: Noise) -> tuple[Integers, State]:
-        """Answer the queries in order, in blocks; the same answers as `answer_literally` on the same noise.
-
-        Args:
-            counts: votes per class, shape (num_queries, num_classes), any integer type.
-            state: from `start` or the previous call.
-            noise: source of the noise.
-
-        Returns:
-            labels, shape (num_queries,), int64: winner, `ABSTAIN` or `HALTED`; and the state after them.
-        """
+        """Answer the queries in order, in blocks; the same answers as `answer_literally` on the same noise."""
         counts = vote_counts("counts", counts)
         labels = np.full(len(counts), HALTED, dtype=np.int64)
         for rows in _blocks(int(min(len(counts), self.parameters.max_asked - state.asked))):

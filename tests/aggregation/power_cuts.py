@@ -1,7 +1,7 @@
-"""Workers that die in power cuts, each on what the one before it had forced to disk: python power_cuts.py FOLDER KIND.
+"""Workers that die in power cuts, each starting from what the previous one had forced to disk: python power_cuts.py FOLDER KIND.
 
-`durable.c` must be preloaded. A cut leaves every file as it was when it was last forced to disk, which is the worst that it may
-do; files that were deleted since may be there again. What was handed out stays in the world. Prints a JSON list of faults.
+`durable.c` must be preloaded. A cut leaves every file as it was when it was last forced to disk, the worst that it may do; files
+deleted since may be back. Answers that were handed out stay handed out. Prints a JSON list of faults.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from teacher_student.aggregation.database import FileDatabase
 sys.path.append(str(Path(__file__).parent))
 from labelling import GIVEN, before_random_instructions, edge, faults, live
 
-ON_HAND_OUT, ELSEWHERE = 5, 5
+ON_HAND_OUT, ELSEWHERE = 4, 3
 
 
 def lazily(self: FileDatabase) -> sqlite3.Connection:

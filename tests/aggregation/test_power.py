@@ -28,7 +28,7 @@ def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", ["session", "twin"])
 def test_after_a_power_cut_every_answer_that_was_handed_out_is_recorded(preloaded: Path, tmp_path: Path, kind: str) -> None:
-    """Ten cuts, half of them on hand-out. The twin's commits do not wait for the disk."""
+    """Seven cuts, four of them on hand-out. The twin's commits do not wait for the disk."""
     state, durable = tmp_path / "state", tmp_path / "durable"
     state.mkdir()
     (durable / "deleted").mkdir(parents=True)

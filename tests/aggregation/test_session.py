@@ -342,6 +342,7 @@ print(ts.LabelSession(**given).release().labels.tolist())
 """
 
 
+@pytest.mark.slow  # test_online has the same for a database that cannot grow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs resource limits")
 def test_a_full_disk_hands_nothing_out_and_records_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FULL_DISK, str(tmp_path / "s.sqlite")]

@@ -217,12 +217,13 @@ def test_exact_law_is_the_mechanism():
     law, seen = transcripts(counts_of(scores), release), defaultdict(int)
     assert sum(law.values()) == pytest.approx(1)
     noise = GeneratorNoise(np.random.default_rng(5))
-    for _ in range(4000):
-        codes, _ = release.answer(counts_of(scores), release.start(noise), noise)
+    counts, runs = counts_of(scores), 2000
+    for _ in range(runs):
+        codes, _ = release.answer(counts, release.start(noise), noise)
         seen[tuple(codes.tolist())] += 1
     assert set(seen) <= set(law)
-    statistic = sum((seen[codes] - 4000 * p) ** 2 / (4000 * p) for codes, p in law.items() if 4000 * p > 5)
-    cells = sum(4000 * p > 5 for p in law.values())
+    statistic = sum((seen[codes] - runs * p) ** 2 / (runs * p) for codes, p in law.items() if runs * p > 5)
+    cells = sum(runs * p > 5 for p in law.values())
     assert statistic < cells + 6 * math.sqrt(2 * cells)
 
 
