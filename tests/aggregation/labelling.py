@@ -1,4 +1,4 @@
-"""A worker that labels and dies, and what can be wrong afterwards: what the tests of kills and of power cuts share.
+"""A worker that labels and dies, and a check of what it left behind: shared by the tests of kills and of power cuts.
 
 A worker process answers named queries on the edge (answered every second time, so that fresh noise would show), writes down what
 it was handed, as a user would publish it, and at last asks for everything again. It is killed before a chosen line or a random
@@ -42,7 +42,7 @@ def edge() -> list[int]:
 
 
 class CarelessSession(ts.LabelSession):
-    """The broken twin: hands answers out, and then commits."""
+    """The broken twin: hands out answers before it commits them."""
 
     hand_out: Callable[[list[str], list[int]], None]
 
@@ -97,7 +97,7 @@ def handed_out(folder: Path) -> dict[str, set[int]]:
 
 
 class Worker:
-    """A process that works; without a death given it lives to its end.
+    """A process that answers queries; unless a death is given it runs to its end.
 
     Args:
         folder: of the session.
@@ -145,7 +145,7 @@ class Worker:
 
 
 def live(*given: Any, killed_after: tuple[int, float] | None = None, **death: Any) -> str:
-    """Let one worker live, and say when it died."""
+    """Run one worker, and say when it died."""
     worker = Worker(*given, **death)
     if killed_after:
         worker.kill(*killed_after)
@@ -153,7 +153,7 @@ def live(*given: Any, killed_after: tuple[int, float] | None = None, **death: An
 
 
 def faults(folder: Path) -> list[str]:
-    """Everything that is wrong with what was handed out, what is recorded, and what is left of the budget."""
+    """Return all inconsistencies between the answers handed out, the answers recorded, and the budget."""
     session, found = ts.LabelSession(state=folder / "s.sqlite", **GIVEN), []
     release = session.release()
     with session._store.transaction() as stored:

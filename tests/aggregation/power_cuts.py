@@ -32,7 +32,7 @@ def lazily(self: FileDatabase) -> sqlite3.Connection:
 
 
 def cut(folder: Path, durable: Path, *, deleted_are_back: bool) -> None:
-    """Leave of the files in `folder` what was forced to disk; each keeps its place on the disk."""
+    """Reduce the files in `folder` to what was forced to disk; each keeps its inode."""
     for path in folder.iterdir():
         if path.name.endswith("-shm"):
             path.unlink()

@@ -1,4 +1,4 @@
-"""Guarantees of this room whose broken twin is the code itself with one line changed: a test named beside it must then fail."""
+"""Broken twins made by changing one line of the code itself; the test named with each must then fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KILLS, ONLINE, SESSION = "test_kills.py", "test_online.py", "test_session.py"
 RECORDED = "SELECT query_id, label FROM queries WHERE "
 BROKEN = {
     "two processes both write": (DATABASE, '"BEGIN IMMEDIATE"', '"BEGIN"', KILLS, "share_one_budget"),
-    "nothing is committed": (DATABASE, 'execute("COMMIT")', 'execute("ROLLBACK")', KILLS, "before_it_commits"),
+    "nothing is committed": (DATABASE, 'execute("COMMIT")', 'execute("ROLLBACK")', KILLS, "as_soon_as"),
     "a forked copy spends again": (DATABASE, "if os.getpid() != self._process:", "if False:", SESSION, "forked_copy"),
     "a full disk is not noticed": (
         DATABASE,

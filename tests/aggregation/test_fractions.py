@@ -1,4 +1,4 @@
-"""Noisy fractions through the door: sessions, releases, refusals, kills."""
+"""Noisy fractions: sessions, releases, refusals, votes per teacher."""
 
 from __future__ import annotations
 
@@ -112,14 +112,14 @@ FEW = {"votes_per_teacher": 2, "max_answers": 100, "num_teachers": 3}
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_teacher_has_its_votes_once_over_calls_and_restarts(tmp_path, kept):
-    """A hundred calls once let one teacher vote a hundred times under a cap of one: epsilon 14.4 where 1 was certified."""
+    """A hundred calls once let a teacher vote a hundred times under a cap of one: epsilon was 14.4, the certificate said 1."""
     state = tmp_path / "s.sqlite" if kept else None
     mine = session(**FEW, noise=RecordedNoise([0] * 100), state=state)
     for number in range(10):
         if kept and number % 3 == 2:
             mine = session(**FEW, noise=RecordedNoise([0] * 100), state=state)
         mine.answer([[1, 0 if number == 5 else -1, -1]], query_ids=[number])
-        mine.answer([[1, 1, 1]], query_ids=[number])  # asked again: nothing is answered anew, and no vote is used
+        mine.answer([[1, 1, 1]], query_ids=[number])  # asked again: no fresh answer, and no vote is used
     assert mine.release().noisy_counts.tolist() == [[0, 1], [0, 1], *[[0, 0]] * 3, [1, 0], *[[0, 0]] * 4]
     assert mine.answer([[0, 0, 0], [0, 0, 0]]).argmax(axis=1).tolist() == [0, 0]
     assert mine.release().noisy_counts[-2:].tolist() == [[2, 0], [1, 0]]
@@ -192,7 +192,7 @@ def test_a_session_from_before_used_votes_were_kept_takes_counts_alone(tmp_path)
 
 
 def test_more_teachers_than_classes_fit_a_byte_can_abstain():
-    """A table of bytes without a sign holds no -1: abstentions became votes for class 255."""
+    """An unsigned byte holds no -1: abstentions once became votes for class 255."""
     votes = np.full((2, 1), 255, dtype=np.uint8)
     assert keep_allowed(votes, np.array([[0]])).tolist() == [[255], [-1]]
     assert keep_first(votes, np.zeros(1, dtype=np.int64), 1)[0].tolist() == [[255], [-1]]

@@ -1,4 +1,4 @@
-"""Kill -9 while labelling, again and again on one state file, and look (see `labelling`): nothing is answered twice, the cutoff
+"""Kill -9 while labelling, repeatedly on one state file, and check it (see `labelling`): nothing is answered twice, the cutoff
 holds, the secret threshold stays. A worker that hands answers out before they are committed is found out by the same check.
 """
 
@@ -32,11 +32,11 @@ from .labelling import (
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 LIVES = 5
-"""Workers that are killed on one state file, before one goes to the end."""
+"""Workers killed on one state file before one runs to its end."""
 
 
 def unhanded(folder: Path) -> bool:
-    """Whether answers are recorded that nobody was handed: the worker died between the commit and the return."""
+    """Whether answers are recorded that were not handed out: the worker died between the commit and the return."""
     with ts.LabelSession(state=folder / "s.sqlite", **GIVEN) as session:
         return len(session.release().labels) > len(handed_out(folder))
 
@@ -45,7 +45,7 @@ Toll = collections.Counter[str]
 
 
 def kill_one_by_one(folder: Path, deaths: list[dict[str, Any]], kind: type = ts.LabelSession) -> tuple[list[str], Toll]:
-    """Let workers on one session die one after the other, each in its way; let the last one finish; return faults and toll."""
+    """Kill workers on one session one after the other, let the last one finish, and return faults and toll."""
     found, toll = [], Toll()
     for number, death in enumerate(deaths):
         when = live(folder, number, kind, **death)
@@ -82,14 +82,14 @@ def before_lines(*lines: int) -> list[dict[str, Any]]:
 
 
 def at_random_moments(count: int, seed: int) -> list[dict[str, Any]]:
-    """After 0 to 12 batches of the about 40, within the time of the next two."""
+    """After 0 to 12 of about 40 batches, within the time of the next two."""
     generator = np.random.default_rng(seed)
     return [{"killed_after": (int(generator.integers(0, 13)), float(generator.uniform(0, 2)))} for _ in range(count)]
 
 
 @pytest.fixture(autouse=True)
 def warm() -> None:
-    """Load and calibrate before forking, so that workers spend their lives answering."""
+    """Load and calibrate before forking, so that workers spend their time answering."""
     ts.LabelSession(**GIVEN).answer(counts=[edge()])
 
 

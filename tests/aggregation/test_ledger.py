@@ -127,7 +127,7 @@ def test_it_exports_json(ledger: Ledger) -> None:
 
 
 def test_certificates_tell_nothing_of_the_data_or_of_when(ledger: Ledger) -> None:
-    """A certificate is public; the ledger's names, the sessions' and the times are the keeper's."""
+    """A certificate is public; names of data sets and sessions, and times, are for the data holder alone."""
     account = ledger.account("secret-name-of-the-data", epsilon=5.0, delta=1e-4)
     for _ in range(2):
         ts.label(counts=VOTES, account=account, **GOOD)
@@ -197,7 +197,7 @@ def test_a_session_that_gets_an_account_later_is_charged_then(ledger: Ledger, tm
         ts.label(counts=VOTES, account=account, **GOOD)
 
 
-def test_a_claim_that_its_parameters_do_not_bear_out_is_not_entered(ledger: Ledger) -> None:
+def test_a_claim_below_the_cost_of_its_parameters_is_not_entered(ledger: Ledger) -> None:
     parameters = calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=50)
     account = ledger.account("adult", epsilon=5.0, delta=1e-4)
     for epsilon, delta in ((0.9, 1e-5), (1.0, 9e-6), (math.nan, 1e-5)):
@@ -228,7 +228,7 @@ def test_a_budget_is_fixed_when_the_account_is_opened(ledger: Ledger) -> None:
 
 
 def test_the_least_bound_over_what_has_gathered_admits_nothing_more(ledger: Ledger) -> None:
-    """Two sessions compose to less than the budget by `Composition`; that rule is no filter, and the ledger does not use it."""
+    """By `Composition` two sessions cost less than the budget, but that rule is not a filter, so the ledger does not use it."""
     account = ledger.account("adult", epsilon=1.5, delta=1e-4)
     first = ts.label(counts=VOTES, account=account, **GOOD)
     parameters = first.certificate.parameters
@@ -310,7 +310,7 @@ def test_looking_ahead_refuses_as_the_account_would_and_writes_nothing(tmp_path:
     assert (Ledger(path).datasets(), len(Ledger(path).entries())) == (["adult"], 1)
 
 
-def test_records_under_another_name_are_recognised_by_the_keeper_alone(ledger: Ledger) -> None:
+def test_records_under_another_name_are_recognised_for_the_data_holder_alone(ledger: Ledger) -> None:
     key = ledger.fingerprint_key()
     assert ledger.fingerprint_key() == key != Ledger(ledger._database.path.with_name("other")).fingerprint_key()
     adult, alias = ledger.account("adult"), ledger.account("alias")
@@ -327,7 +327,7 @@ def test_records_under_another_name_are_recognised_by_the_keeper_alone(ledger: L
 
 
 def restore(saved: Path, folder: Path) -> None:
-    """Write the saved files over the originals: their inodes stay what they were."""
+    """Write the saved files over the originals, which keep their inodes."""
     for path in folder.glob("s.sqlite*"):
         if not (saved / path.name).exists():
             path.unlink()
@@ -353,7 +353,7 @@ def test_state_and_witness_put_back_together_are_noticed_where_there_is_an_accou
             ts.ArgumentError, match=r"^state must hold every answer that was handed out, got a file that was rolled"
         ):
             ts.LabelSession(**given)
-    else:  # what the witness alone cannot see, as its text says
+    else:  # the witness alone cannot detect this (see `rollback`)
         assert ts.LabelSession(**given).remaining_cutoff == 50
 
 
@@ -368,7 +368,7 @@ def test_soft_sessions_pay_too(ledger: Ledger, tmp_path: Path) -> None:
         ts.SoftLabelSession(**given)
 
 
-def test_parameters_that_do_not_bear_out_the_claim_start_no_session(monkeypatch) -> None:
+def test_parameters_that_cost_more_than_the_claim_start_no_session(monkeypatch) -> None:
     from teacher_student.aggregation.session import Session
     from teacher_student.aggregation.votes import Votes
 

@@ -1,4 +1,4 @@
-"""Sessions online: batches of any size, readers beside a writer, queries chosen for answers, full disks, wrong clocks."""
+"""Sessions online: batches of any size, readers beside a writer, adaptive queries, full disks, wrong clocks."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_reader_sees_whole_batches_that_never_change(tmp_path: Path) -> None:
 
 
 def test_queries_may_be_chosen_for_earlier_answers(tmp_path: Path) -> None:
-    """A search for the secret threshold: each query's gap follows from the last answer. It pays like any other analyst."""
+    """A search for the secret threshold: each query's gap depends on the last answer. It pays like any other session."""
     path, gap, asked = tmp_path / "s.sqlite", 400, 0
     session = ts.LabelSession(cutoff=12, state=path, **GOOD)
     while not session.halted and asked < 100:
@@ -104,7 +104,7 @@ def test_queries_may_be_chosen_for_earlier_answers(tmp_path: Path) -> None:
 
 
 def test_adaptive_queries_are_answered_as_the_algorithm_says() -> None:
-    """With recorded noise: each query's distance chosen from the answers before, every answer that of the inequality."""
+    """With recorded noise: each query's distance depends on earlier answers, and each answer is that of the inequality."""
     chosen = calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=5)
     noise = [3, *range(40)]
     session = ts.LabelSession(cutoff=5, noise=RecordedNoise(noise), **GOOD)
@@ -123,7 +123,7 @@ def test_adaptive_queries_are_answered_as_the_algorithm_says() -> None:
 
 @contextlib.contextmanager
 def full(monkeypatch: pytest.MonkeyPatch, path: Path) -> Iterator[None]:
-    """No page can be added to the file at `path`: SQLite says that the disk is full."""
+    """Let no page be added to the file at `path`, so that SQLite reports a full disk."""
     connect = FileDatabase._connect
 
     def limited(self: FileDatabase) -> sqlite3.Connection:
@@ -156,7 +156,7 @@ def test_on_a_full_disk_nothing_is_handed_out_and_nothing_answered_anew(tmp_path
 
 
 def test_an_answer_that_was_committed_but_not_witnessed_is_not_drawn_again(tmp_path: Path, monkeypatch) -> None:
-    """The witness fails after the commit: nothing is handed out, and asked again the committed labels are the answer."""
+    """The witness fails after the commit: nothing is handed out, and a repeated call returns the committed labels."""
     path = tmp_path / "s.sqlite"
     session = ts.LabelSession(cutoff=1000, state=path, **GOOD)
     (witness,) = session._store._guards

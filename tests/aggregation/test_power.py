@@ -1,4 +1,4 @@
-"""Power cuts: what was handed out is on disk, even if nothing is that was not forced there."""
+"""Power cuts: what was handed out is on disk, even if only what was forced to disk is left."""
 
 from __future__ import annotations
 

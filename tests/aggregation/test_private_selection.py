@@ -1,4 +1,4 @@
-"""Choosing among candidates by private runs: only the best leaves, and all of the cost is charged and certified."""
+"""Choosing among candidates by private runs: only the best is released, and the whole cost is charged and certified."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def select(candidates=(POOR, GOOD), score=right, **options):
 
 @pytest.fixture
 def many(monkeypatch):
-    """Exactly twelve runs: every candidate among two is drawn, but for a chance of 2^-11."""
+    """Exactly twelve runs: both candidates are drawn except with probability 2^-11."""
     left = iter([True] * 11 + [False] * 1000)
     monkeypatch.setattr(private_selection, "another_run", lambda _: next(left))
 
@@ -67,7 +67,7 @@ def test_the_certificate_states_the_whole_cost_and_not_the_number_of_runs(many, 
 
 
 def test_the_number_of_runs_is_geometric():
-    """20,000 draws of whether there is another run: within 6.2 standard errors, a false alarm in 2e9."""
+    """20,000 draws, within 6.2 standard errors: one false alarm in 2e9."""
     selection = select(mechanism="gnmax", cutoff=None, num_teachers=2000, repetitions=5).release.certificate.parameters
     more = sum(private_selection.another_run(selection) for _ in range(20_000)) / 20_000
     assert abs(more - 0.8) < 6.2 * math.sqrt(0.16 / 20_000)

@@ -1,4 +1,4 @@
-"""Bounded scores through the door: no vector longer than is paid for, sessions over rounds, releases, refusals."""
+"""Bounded scores: no vector longer than is paid for, sessions over rounds, releases, refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ODD = [0.0, 1.0, -1.0, 1e-300, 1e300, -1e308, np.inf, -np.inf, np.nan, 0.1, 3e7]
 
 
 def lengths(vectors):
-    return [sum(value * value for value in map(int, row)) for row in vectors]  # Python's integers have no end
+    return [sum(value * value for value in map(int, row)) for row in vectors]  # Python's integers do not overflow
 
 
 @pytest.mark.parametrize("entries", [1, 2, 7, 400])
@@ -33,7 +33,7 @@ def test_no_vector_is_longer_than_is_paid_for(entries, norm):
 
 
 def test_a_twin_that_rounds_to_nearest_is_longer():
-    """Its vectors may pass the bound, which is why steps are cut off toward 0."""
+    """Its vectors can exceed the bound, which is why steps are truncated toward 0."""
     vectors = RANDOM.standard_normal((300, 400)) * 5
     shrunk = vectors * (64 / np.maximum(1.0, np.sqrt((vectors**2).mean(1, keepdims=True))))
     assert max(lengths(np.rint(shrunk))) > 64**2 * 400 >= max(lengths(bounded(vectors, 1.0)))
@@ -47,7 +47,7 @@ def test_long_vectors_are_shrunk_and_short_ones_kept():
 
 
 def test_a_teacher_moves_the_sums_by_its_own_vector_alone():
-    """In whatever chunks the others come: the sums of two neighbours differ by two bounded vectors."""
+    """Whatever the chunks, the sums of two neighbours differ by two bounded vectors."""
     scores = RANDOM.standard_normal((50, 30, 3))
     other = scores.copy()
     other[17] *= -1e6
@@ -125,7 +125,7 @@ def test_rounds_are_paid_once_and_answers_stay(tmp_path):
     ],
 )
 def test_all_but_whole_rounds_are_refused(sums, names):
-    """A vector has its whole length where its teacher likes: in the part of a round that is answered, and in the next again."""
+    """Otherwise a vector could have its whole length in each part of a round that is answered."""
     with ts.ScoreSession(**GIVEN, rounds=3, noise=RecordedNoise([0] * 4)) as session:
         session.answer([[5, -5], [100, -100]], query_ids=["0:0", "0:1"])
         with pytest.raises(ArgumentError, match="one whole round of 2"):
@@ -204,7 +204,7 @@ def test_sums_of_another_shape_are_refused():
 
 @pytest.mark.parametrize("names", [int, 7, ["a"], "ab"])
 def test_names_that_name_no_queries_are_refused(names):
-    """The shorter list would have named classes of one query for another's."""
+    """A shorter list of names would have assigned classes of one query to another."""
     given = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "num_teachers": 10}
     with ts.ScoreSession(**given, num_queries=2, norm=1.0) as session, pytest.raises(ArgumentError, match="query_ids"):
         session.answer([[1, 2], [3, 4]], query_ids=names)

@@ -1,4 +1,4 @@
-"""A session online: batches, names, restarts, refusals. What kills can do is in test_kills."""
+"""A session: batches, names, restarts, refusals. Kills are in test_kills."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_batches_and_one_batch_are_the_same_session() -> None:
 
 
 def test_the_number_of_teachers_holds_for_every_call_and_restart(tmp_path: Path) -> None:
-    """Chunks of any width were taken, and certified for a number of teachers that nobody had said."""
+    """Chunks of any width were once accepted, and certified for a number of teachers that nobody had stated."""
     with pytest.raises(ts.ArgumentError, match=r"^num_teachers must be given: say how many teachers vote"):
         ts.LabelSession(num_classes=2, epsilon=1.0, delta=1e-5)
     session = ts.LabelSession(state=tmp_path / "s.sqlite", **GOOD | {"num_teachers": 3})
@@ -84,7 +84,7 @@ def test_a_name_asked_again_gets_its_recorded_answer() -> None:
 
 @pytest.mark.parametrize("names", [["x", "x"], [1, "1"], [3, 3]])
 def test_a_name_twice_in_one_call_is_refused(names: list) -> None:
-    """Once both got the label of the first one's votes, and those of the second were lost without a word."""
+    """Once both got the label of the first one's votes, and the second one's were silently dropped."""
     session = ts.LabelSession(**GOOD)
     with pytest.raises(ts.ArgumentError, match=r"^query_ids must name each query once, got '\w' twice; ask it again in another"):
         session.answer(counts=[CLEAR, TIED], query_ids=names)
@@ -131,7 +131,7 @@ def test_a_failure_in_the_mechanism_records_nothing(tmp_path: Path) -> None:
         assert session.release().labels.tolist() == [0]
 
 
-def test_reopened_it_goes_on_under_the_same_threshold(tmp_path: Path) -> None:
+def test_reopened_it_continues_under_the_same_threshold(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
     first = ts.LabelSession(cutoff=3, state=path, **GOOD)
     first.answer(counts=[TIED, CLEAR, TIED])
@@ -215,7 +215,7 @@ def rolled_back(path: Path) -> Path:
 
 
 def forked(path: Path) -> Path:
-    """Restored from a backup, and gone on with by a program that does not look at the witness."""
+    """Restored from a backup, and continued by a program that ignores the witness."""
     rolled_back(path)
     with sqlite3.connect(path) as connection:
         row = connection.execute(
@@ -237,7 +237,7 @@ def emptied(path: Path) -> Path:
 
 
 def damaged(path: Path) -> Path:
-    """Its witness is at the newest answer; an older one was changed."""
+    """An answer before the newest, which the witness knows, was changed."""
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE batches SET state = replace(state, '\"paid\": 1', '\"paid\": 0')")
     connection.close()
@@ -288,7 +288,7 @@ def test_an_open_session_notices_too(tmp_path: Path, spoil) -> None:
         session.answer(counts=[CLEAR])
 
 
-def test_a_moved_session_goes_on(tmp_path: Path) -> None:
+def test_a_moved_session_continues(tmp_path: Path) -> None:
     open_session(tmp_path / "a.sqlite").answer(counts=[TIED])
     (tmp_path / "a.sqlite").rename(tmp_path / "b.sqlite")
     (tmp_path / "a.sqlite.witness").rename(tmp_path / "b.sqlite.witness")

@@ -1,4 +1,4 @@
-"""Each statistic is a sum over teachers, and one teacher's change moves it no further than it says, which is what is paid for."""
+"""Each statistic is a sum over teachers, and one teacher moves it at most by the distance that is paid for."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CASES = {
 
 
 def rows_of(statistic: Statistic, said: list[np.ndarray]) -> np.ndarray:
-    """The statistic of what some teachers say, added one teacher at a time."""
+    """Return the statistic of what some teachers say, added one teacher at a time."""
     table = statistic.empty(QUERIES)
     for one in said:
         statistic.add(table, one[:, np.newaxis])
@@ -44,12 +44,12 @@ def rows_of(statistic: Statistic, said: list[np.ndarray]) -> np.ndarray:
 
 @pytest.mark.parametrize("name", CASES)
 def test_one_teacher_moves_it_no_further_than_it_says(name: str) -> None:
-    """Whatever the teacher said before and says after, also nothing: of all pairs the furthest."""
+    """Largest distance over all pairs of what one teacher may say, including nothing."""
     statistic, possible = CASES[name]
     rows = np.unique([rows_of(statistic, [said]).ravel() for said in possible] + [statistic.empty(QUERIES).ravel()], axis=0)
     moved = ((rows[:, np.newaxis] - rows[np.newaxis]) ** 2).sum(axis=2)
     assert moved.max() <= statistic.squared_distance * QUERIES
-    assert moved.max() >= 0.98 * statistic.squared_distance * QUERIES  # and it is not said too high
+    assert moved.max() >= 0.98 * statistic.squared_distance * QUERIES  # and the claim is tight
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,4 +1,4 @@
-"""Files of earlier versions are brought up; those of later ones, and of other programs, are refused and left as they are."""
+"""Files of earlier versions are upgraded; those of later ones, and of other programs, are refused and left unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEDGERS = (
     "CREATE TABLE accounts (dataset TEXT PRIMARY KEY, epsilon REAL NOT NULL, delta REAL NOT NULL, filter TEXT NOT NULL)",
     "CREATE TABLE links (session TEXT PRIMARY KEY, number INTEGER NOT NULL, link TEXT NOT NULL)",
 )
-"""As the versions before the mark made them: a file of version n has the first n tables."""
+"""Tables of the versions before the mark: a file of version n has the first n of them."""
 
 SESSION = (
     "CREATE TABLE session (settings TEXT NOT NULL)",
@@ -76,8 +76,8 @@ def test_an_old_ledger_keeps_its_entries_budgets_and_links(tmp_path: Path, versi
 
 
 def old_session(path: Path, num_teachers: str = "4000") -> list[int]:
-    """A session of version 1 as it was written by hand: the threshold and two batches, with links and witness."""
-    with ts.LabelSession(**GOOD) as model:  # what would be the settings and the states
+    """Write a session of version 1 by hand: the threshold and two batches, with links and witness."""
+    with ts.LabelSession(**GOOD) as model:  # provides settings and states
         with model._store.transaction() as stored:
             (settings,) = stored._connection.execute("SELECT settings FROM session").fetchone()
             settings = settings.replace('"num_teachers": 4000', f'"num_teachers": {num_teachers}')
@@ -109,8 +109,8 @@ def old_session(path: Path, num_teachers: str = "4000") -> list[int]:
 
 
 @pytest.mark.parametrize("num_teachers", ["4000", "null"])
-def test_an_old_session_goes_on(tmp_path: Path, num_teachers: str) -> None:
-    """Also one that was begun without a number of teachers, when that was allowed."""
+def test_an_old_session_continues(tmp_path: Path, num_teachers: str) -> None:
+    """Also one that was begun without a number of teachers, which was once allowed."""
     path = tmp_path / "s.sqlite"
     given = old_session(path, num_teachers)
     for _ in range(2):
@@ -240,8 +240,8 @@ def test_an_earlier_release_of_every_kind_loads(tmp_path: Path, files: dict) -> 
 
 
 @pytest.mark.parametrize("files", [files for files in EARLIER.values() if "state" in files], ids=lambda files: files["session"])
-def test_an_earlier_session_of_every_kind_goes_on(tmp_path: Path, files: dict) -> None:
-    """What was answered is answered so again, whatever the votes, and the rest of the budget is there."""
+def test_an_earlier_session_of_every_kind_continues(tmp_path: Path, files: dict) -> None:
+    """Recorded answers are repeated, whatever the votes, and the rest of the budget is available."""
     path = tmp_path / "s.sqlite"
     restored(path, files["state"])
     restored(Path(f"{path}.witness"), files["witness"])

@@ -113,7 +113,7 @@ def test_counts_of_another_width_are_refused() -> None:
 
 
 def test_no_teacher_votes_more_often_than_it_has_places():
-    """Whatever the places are: repeated, outside of the block, of no query at all."""
+    """Whatever the places: repeated, outside the block, or of no query."""
     rng = np.random.default_rng(0)
     predictions = rng.integers(-1, 3, (40, 30))
     allowed = rng.integers(-5, 50, (30, 6))

@@ -76,7 +76,7 @@ def test_size_and_type(size: int) -> None:
 
 
 def test_no_two_draws_are_shared_between_calls_or_threads() -> None:
-    """At this scale 40 equal neighbours by chance are out of the question."""
+    """At this scale 40 equal draws cannot occur by chance."""
     wide = Fraction(1 << 40)
     first, second = SystemNoise().discrete_laplace(wide, 40_000), SystemNoise().discrete_laplace(wide, 40_000)
     assert len(np.intersect1d(first, second)) < 40

@@ -94,7 +94,7 @@ def test_ties_go_to_the_lowest_label_after_the_noise() -> None:
 
 @pytest.mark.parametrize("counts", [(5, 5), (6, 4), (0, 3), (2, 1)])
 def test_the_exponential_mechanism_has_its_law_exactly(counts: tuple[int, int]) -> None:
-    """One round, run on every pair of draws: those that decide it give class j with odds exp(count_j / scale)."""
+    """One round on every pair of draws: the deciding ones give class j with odds exp(count_j / scale)."""
     scale, reach = Fraction(3, 2), 30
     draws = range(-reach, reach + 1)
     weight = {z: math.exp(-abs(z) / float(scale)) for z in draws}
@@ -110,7 +110,7 @@ def test_the_exponential_mechanism_has_its_law_exactly(counts: tuple[int, int]) 
 
 
 def test_a_plain_bernoulli_in_its_place_would_be_another_law() -> None:
-    """The broken twin: success where G reaches the offset gap at all (probability w, odds w / (1 - w))."""
+    """The broken twin: success if G reaches the offset gap at all (probability w, odds w / (1 - w))."""
     scale, gap = 1.5, 2
     geometric = fold(np.arange(-60, 61))
     weight = np.exp(-np.abs(np.arange(-60, 61)) / scale)

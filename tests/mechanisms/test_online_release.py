@@ -93,7 +93,7 @@ def test_exactly_cutoff_abstentions_then_halted(kind, cutoff: int) -> None:
 
 
 class NoNoise(Noise):
-    """For tests of who may still draw."""
+    """Noise that must not be drawn."""
 
     def _refuse(self, scale: Fraction, size: int):
         raise AssertionError("noise was drawn")
@@ -130,7 +130,7 @@ def test_the_threshold_is_redrawn_only_where_the_cost_pays_for_it(kind) -> None:
 
 
 class Listener(Noise):
-    """Passes draws on and keeps them with the law and scale that were asked for."""
+    """Passes draws on and records them with their law and scale."""
 
     def __init__(self) -> None:
         self.inner, self.drawn = SystemNoise(), []

@@ -35,7 +35,7 @@ def counts_of(scores, bins=4):
 
 
 def recorded(thresholds, queries):
-    """Noise whose threshold draws and query draws are given apart."""
+    """Return noise with separate streams for threshold and queries."""
     return RecordedNoise({SCALE: thresholds, QUERY_SCALE: queries})
 
 
@@ -93,7 +93,7 @@ def test_no_noise_overruns_the_budget(cutoff, noise_values, redraw, seed):
     assert (HALTED in codes.tolist()) <= (state.paid == cutoff)
 
 
-def test_resumed_session_goes_on_where_it_was():
+def test_resumed_session_continues_where_it_was():
     generator = np.random.default_rng(3)
     counts = counts_of(generator.random((60, 1)) + generator.normal(scale=0.05, size=(60, 30)))
     release = SoftLabelRelease(parameters(12))
@@ -125,7 +125,7 @@ class CountingNoise(GeneratorNoise):
 
 
 class RedrawsUnpaid(SoftLabelRelease):
-    """Broken: h_priv's line 7 as a reader may take it, a fresh threshold for the shifted test that the accounting never sees."""
+    """Broken: reads h_priv's line 7 as a fresh threshold for the shifted test, which the accounting does not cover."""
 
     def _test(self, counts, state, noise):
         answer, state = super()._test(counts, state, noise)
@@ -258,25 +258,25 @@ def test_printed_threshold_leaks_at_the_papers_scale():
         return float(np.sum(weight * tail))
 
     printed, corrected = math.ceil(scale * math.log(4 * queries / delta)), math.ceil(2 * scale * math.log(4 * queries / delta))
-    assert leak(printed) > delta  # one split query in one run is too much already
+    assert leak(printed) > delta  # a single split query exceeds it
     assert 2 * cutoff * leak(corrected) < delta / 2
 
 
-class GoesOnAtTheBudget(SoftLabelRelease):
+class ContinuesAtTheBudget(SoftLabelRelease):
     """Broken: enters a query while c <= U."""
 
     def halted(self, state):
         return state.paid > self.parameters.cutoff
 
 
-def test_twin_that_goes_on_at_the_budget_is_caught():
+def test_twin_that_continues_at_the_budget_is_caught():
     spread = counts_of([list(np.linspace(0, 1, 40))] * 6)
     paid = {}
-    for twin in (SoftLabelRelease, GoesOnAtTheBudget):
+    for twin in (SoftLabelRelease, ContinuesAtTheBudget):
         release, noise = twin(parameters(4)), recorded([0], [0] * 20)
         _, state = release.answer_literally(spread, release.start(noise), noise)
         paid[twin] = state.paid
-    assert paid == {SoftLabelRelease: 4, GoesOnAtTheBudget: 5}
+    assert paid == {SoftLabelRelease: 4, ContinuesAtTheBudget: 5}
 
 
 def test_printed_calibration_answers_no_more_queries_than_it_was_made_for():

@@ -41,7 +41,7 @@ def printed_distance(counts: tuple[int, ...]) -> int:
 
 
 def additions(counts: tuple[int, ...]) -> set[tuple[int, ...]]:
-    """All counts after one more vote is cast, and no other one changed."""
+    """All counts after one more vote is cast."""
     return {tuple(int(v) for v in np.add(counts, up)) for up in np.eye(len(counts), dtype=int)}
 
 

@@ -16,7 +16,7 @@ PRIVACY = {"epsilon": 8.0, "delta": 1e-5, "num_teachers": 400}
 
 
 def unbound(certificate):
-    """A certificate that somebody took from other answers."""
+    """Return a certificate that was made for other answers."""
     return dataclasses.replace(certificate, files={})
 
 
@@ -97,7 +97,7 @@ def test_resumed_session_keeps_its_threshold_budget_and_answers(tmp_path):
     again = ts.SoftLabelSession(**settings)
     assert again.remaining_units == 4
     repeated = again.answer(agreeing([0.9, 0.9, 0.9]), query_ids=["a", "c", "new"], bins=5)
-    np.testing.assert_array_equal(repeated, [np.nan, answers[2], 0.9])  # what was answered stays; a new query uses its own bins
+    np.testing.assert_array_equal(repeated, [np.nan, answers[2], 0.9])  # recorded answers stay; a new query uses its own bins
     assert again.remaining_units == 4
     again.answer(divided(9))
     assert again.halted
@@ -186,11 +186,11 @@ def test_bad_input_is_one_clear_line(scores, options, message):
 
 
 def test_scores_that_are_not_the_certificates_are_refused(tmp_path):
-    """Codes are made again from a table that was tampered with; the certificate counts answers, units and queries."""
+    """A table was tampered with; the certificate counts answers, units and queries."""
     scores = np.concatenate([agreeing([0.02, 0.5, 0.9]), divided(3)])
     scores[1, ::2] = 0.49
     soft = ts.label_soft(scores, bins=10, cutoff=3, **PRIVACY)
-    assert soft.certificate.used["paid"] == 6  # one shifted, two queries at two units, and one that found one unit left
+    assert soft.certificate.used["paid"] == 6  # one shifted, two queries at two units, and one with a single unit left
     soft.save(tmp_path / "good")
     assert SoftRelease.load(tmp_path / "good").shifted.tolist() == soft.shifted.tolist()
     plain, shifted = soft.codes[0], soft.codes[1]

@@ -125,7 +125,7 @@ def test_predictions_and_counts_together_or_neither_are_refused() -> None:
 
 
 def test_a_transposed_table_is_refused() -> None:
-    """It was certified for 8,000 teachers, and for 300 queries."""
+    """Such releases were once certified for 8,000 teachers, and for 300 queries."""
     votes = np.zeros((8000, 300), dtype=np.int8)
     given = {"num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "noise": Untouched()}
     with pytest.raises(ts.ArgumentError) as caught:
@@ -220,7 +220,7 @@ def test_odd_numbers_of_teachers_beside_predictions_are_refused(number):
 
 
 def test_the_exponential_mechanism_answers_at_an_epsilon_without_meaning():
-    """Its exact draws took exp(1 / scale) rounds, which no scale of such an epsilon bounded."""
+    """Its exact draws once took exp(1 / scale) rounds, unbounded at such an epsilon."""
     found = ts.label(
         counts=[[900, 0], [0, 900]], num_classes=2, epsilon=1e6, delta=1e-6, num_teachers=900, mechanism="exponential"
     )
@@ -232,7 +232,7 @@ def test_the_exponential_mechanism_answers_at_an_epsilon_without_meaning():
 
 @pytest.mark.parametrize("how", ["fixed", "public_surrogate"])
 def test_every_door_takes_how_hyperparameters_were_chosen(how):
-    """It worked in `label` by accident and was a TypeError in `label_fractions`."""
+    """This once worked in `label` by accident and was a TypeError in `label_fractions`."""
     given = {"epsilon": 1.0, "delta": 1e-5, "num_teachers": 100, "hyperparameters": how}
     votes = np.zeros((3, 100), dtype=np.int8)
     made = [
