@@ -47,17 +47,16 @@ from teacher_student.planning.request import Request
 from teacher_student.privacy import MechanismSpec, NoisyMaxParameters
 from teacher_student.privacy.registry import ANSWERING, LABELS, SOFT_LABELS
 from teacher_student.student import (
-    ByScores,
-    ByVotes,
-    NoisyMaximum,
+    NewtonStep,
+    NoisyArgmaxLikelihood,
     QuerySettings,
     Student,
     Targets,
+    VoteStep,
     targets_from_labels,
     targets_from_scores,
 )
-from teacher_student.student.label_noise import MECHANISM
-from teacher_student.student.noisy_maximum import LAWS
+from teacher_student.student.label_noise import LAWS, MECHANISM
 from teacher_student.teachers import LearnerEnsemble, TeacherEnsemble, predict_class_scores, predict_scores
 from teacher_student.teachers.nearest import nearest_points
 
@@ -190,7 +189,7 @@ def with_known_noise(settings: RunSettings, parameters: MechanismSpec) -> RunSet
             f"student.settings.label_noise must be a rate or rows for mechanism={parameters.mechanism}, got {MECHANISM}; "
             f"the noise is known of labels by {', '.join(known)}"
         )
-    noise = NoisyMaximum(parameters.vote_noise, parameters.vote_scale / settings.num_teachers)
+    noise = NoisyArgmaxLikelihood(parameters.vote_noise, parameters.vote_scale / settings.num_teachers)
     return dataclasses.replace(settings, student=dataclasses.replace(settings.student, label_noise=noise))
 
 
@@ -316,7 +315,7 @@ class Fractions(Mode):
         shares = targets_of_round(release.fractions, run, number, unasked=1 / run.dataset.num_classes)
         if before is None:
             return stages.teach_student(run, shares, advance)
-        return corrected(run, before, shares, ByVotes(run.settings.boosting.step), number, advance)
+        return corrected(run, before, shares, VoteStep(run.settings.boosting.step), number, advance)
 
     def count_votes(self, votes: Table, settings: RunSettings) -> Table:
         del settings
@@ -389,7 +388,7 @@ class MeanScores(Mode):
 
     def follow(self, run: Run, before: nn.Module | None, release: ScoreRelease, number: int, advance: Advance) -> Student:
         means = targets_of_round(release.means, run, number, unasked=0.0)
-        by = ByScores(run.settings.boosting.step, run.settings.boosting.shrinkage)
+        by = NewtonStep(run.settings.boosting.step, run.settings.boosting.shrinkage)
         start = stages.untrained_student(run) if before is None else before
         return corrected(run, start, means, by, number, advance)
 

@@ -28,7 +28,7 @@ from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Run, Teachers, keep, one_process
 from teacher_student.planning.request import Request
 from teacher_student.privacy import MechanismSpec
-from teacher_student.student import ByScores, ByVotes, Student, Targets, correct_student
+from teacher_student.student import BoostingStep, Student, Targets, boost_student
 
 QUERIES_PER_ANSWER = 4096
 """Queries answered in one transaction of the session."""
@@ -139,10 +139,10 @@ class Mode(ABC):
         return run.students[number]
 
 
-def corrected(run: Run, before: nn.Module, released: Targets, by: ByVotes | ByScores, number: int, advance: Advance) -> Student:
+def corrected(run: Run, before: nn.Module, released: Targets, by: BoostingStep, number: int, advance: Advance) -> Student:
     """Return the student that was `before`, corrected by what was released of round `number`."""
     settings = run.settings
-    return correct_student(
+    return boost_student(
         before,
         run.dataset.student_points,
         released,

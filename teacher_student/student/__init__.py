@@ -4,16 +4,15 @@ Everything here is post-processing of a release (Algorithm A_Priv, "Model-Agnost
 nothing in this room sees a record, a vote or a gap.
 """
 
+from teacher_student.lazy import exported
 from teacher_student.student.augmentations import Augmentation
-from teacher_student.student.correction import ByScores, ByVotes, correct_student
+from teacher_student.student.boosting import BoostingStep, NewtonStep, VoteStep, boost_student
 from teacher_student.student.fitting import fit_student, predict_probabilities
-from teacher_student.student.label_noise import LabelNoise
+from teacher_student.student.label_noise import NoisyArgmaxLikelihood, TransitionMatrix
 from teacher_student.student.methods import METHODS
-from teacher_student.student.module import Student
-from teacher_student.student.noisy_maximum import NoisyMaximum
+from teacher_student.student.module import Standardized, Student
 from teacher_student.student.queries import ORDERS, QuerySettings, next_points, resample
 from teacher_student.student.settings import StudentSettings
-from teacher_student.student.standardize import Standardized
 from teacher_student.student.targets import UNANSWERED, Targets, targets_from_labels, targets_from_scores
 
 __all__ = [
@@ -21,16 +20,17 @@ __all__ = [
     "ORDERS",
     "UNANSWERED",
     "Augmentation",
-    "ByScores",
-    "ByVotes",
-    "LabelNoise",
-    "NoisyMaximum",
+    "BoostingStep",
+    "NewtonStep",
+    "NoisyArgmaxLikelihood",
     "QuerySettings",
     "Standardized",
     "Student",
     "StudentSettings",
     "Targets",
-    "correct_student",
+    "TransitionMatrix",
+    "VoteStep",
+    "boost_student",
     "fit_student",
     "next_points",
     "predict_probabilities",
@@ -38,3 +38,19 @@ __all__ = [
     "targets_from_labels",
     "targets_from_scores",
 ]
+
+_HOMES = {
+    "NewtonStep": "boosting",
+    "NoisyArgmaxLikelihood": "label_noise",
+    "TransitionMatrix": "label_noise",
+    "VoteStep": "boosting",
+    "boost_student": "boosting",
+}
+_RENAMED = {
+    "ByScores": "NewtonStep",
+    "ByVotes": "VoteStep",
+    "LabelNoise": "TransitionMatrix",
+    "NoisyMaximum": "NoisyArgmaxLikelihood",
+    "correct_student": "boost_student",
+}
+__getattr__, __dir__ = exported(__name__, _HOMES, __all__, _RENAMED)

@@ -1,10 +1,9 @@
-"""Views of public points that keep their class: a weak one for labels and guesses, a strong one to be consistent with them.
+"""Views of public points that keep their class: weak ones for labels and guesses, strong ones to be consistent with them.
 
-Images: shifts and mirror images are weak (as in FixMatch, Sohn et al. 2020), rotation, contrast, brightness and a blank square
-(DeVries and Taylor 2017) strong. Tables: jitter is weak; the strong view replaces each value with some probability by the same
-column's value in another row (SCARF, Bahri et al., ICLR 2022). What is drawn comes from torch's seeded generator.
-
-torchvision's transforms draw one set of parameters for a whole batch; here every point draws its own, in one batched operation.
+Images: shifts and mirror images are weak (as in FixMatch, Sohn et al. 2020); rotation, contrast, brightness and a blank square
+(DeVries and Taylor 2017) are strong. Tables: jitter is weak; the strong view replaces each value with some probability by the
+same column's value in another row (SCARF, Bahri et al., ICLR 2022). Draws come from torch's seeded generator, for every point its
+own; torchvision's transforms draw one set of parameters for a whole batch.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from teacher_student.arguments import fraction_of_one, number_at_least_zero, pos
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Augmentation:
-    """How a point may be changed without changing its class. A weak view for labels, a strong one to be consistent with it.
+    """How a point may be changed without changing its class.
 
     Attributes:
-        shift: weak view of an image: moved by up to this many pixels each way, zeros flowing in.
-        flip: weak view of an image: mirrored left and right with probability one half.
-        jitter: weak view of a table's row: Gaussian noise of this many standard deviations of each column.
-        rotation: strong view of an image: turned by up to this many degrees.
-        contrast: strong view of an image: contrast changed by up to this share, brightness by up to this share of the range.
-        cutout: strong view of an image: a square of this share of the side is blanked.
-        corruption: strong view of a table's row: each value replaced with this probability by another row's.
+        shift: weak view of an image: move by up to this many pixels each way, filling with the darkest pixel.
+        flip: weak view of an image: mirror left and right with probability one half.
+        jitter: weak view of a table's row: add Gaussian noise of this many standard deviations of each column.
+        rotation: strong view of an image: turn by up to this many degrees.
+        contrast: strong view of an image: change contrast by up to this share, brightness by up to this share of the range.
+        cutout: strong view of an image: blank a square of this share of the side.
+        corruption: strong view of a table's row: replace each value with this probability by another row's.
     """
 
     shift: int = 0
@@ -54,7 +53,7 @@ class Views(nn.Module):
     """Views of points like those of a public pool.
 
     Args:
-        pool: (num_points, *shape) public features, from which scales come, and for tables the values of the strong view.
+        pool: (num_points, *shape) public features; the source of scales, and for tables of the strong view's values.
         settings: how far views may be from the point.
     """
 
@@ -66,16 +65,16 @@ class Views(nn.Module):
         self.register_buffer("spread", pool.std(dim=0, correction=0), persistent=False)
 
     def weak(self, features: Tensor) -> Tensor:
-        """Return a view of each point, (batch, *shape), that is hardly to be told from it."""
+        """Return a view of each point, (batch, *shape), that is almost the same."""
         raise NotImplementedError
 
     def strong(self, features: Tensor) -> Tensor:
-        """Return a view of each point, (batch, *shape), that is clearly another point of the same class."""
+        """Return a view of each point, (batch, *shape), that differs clearly and is of the same class."""
         raise NotImplementedError
 
 
 class TableViews(Views):
-    """Views of rows of a table, or of any features that are no images."""
+    """Views of rows of a table, or of any features that are not images."""
 
     pool: Tensor
 
@@ -122,7 +121,7 @@ class ImageViews(Views):
         return self._blanked(self._shaded(self._moved(features, degrees * math.pi / 180)))
 
     def _moved(self, images: Tensor, angles: Tensor) -> Tensor:
-        """Turn by (batch,) `angles`, shift and mirror; what flows in is as dark as the darkest pixel of the pool."""
+        """Turn by (batch,) `angles`, shift and mirror; fill with the darkest pixel of the pool."""
         count, (height, width), settings = len(images), images.shape[-2:], self.settings
         shifts = torch.randint(-settings.shift, settings.shift + 1, (count, 2), device=images.device)
         mirrored = torch.rand(count, device=images.device) < (0.5 if settings.flip else 0.0)
@@ -143,15 +142,15 @@ class ImageViews(Views):
     def _blanked(self, images: Tensor) -> Tensor:
         """Give a square somewhere in each image the pool's mean."""
         inside = []
-        for axis, size in ((2, images.shape[2]), (3, images.shape[3])):
-            middle = torch.rand((len(images), 1, 1, 1), device=images.device) * size
-            places = torch.arange(size, device=images.device).reshape([-1 if place == axis else 1 for place in range(4)]) + 0.5
+        for size in images.shape[-2:]:
+            middle = torch.rand((len(images), 1), device=images.device) * size
+            places = torch.arange(size, device=images.device) + 0.5
             inside.append((places - middle).abs() < self.settings.cutout * size / 2)
-        return torch.where(inside[0] & inside[1], self.center, images)
+        return torch.where((inside[0][:, :, None] & inside[1][:, None])[:, None], self.center, images)
 
 
 def _signed(shape: int | tuple[int, ...], like: Tensor) -> Tensor:
-    """Uniform numbers from -1 to 1."""
+    """Draw uniform numbers from -1 to 1."""
     return 2 * torch.rand(shape, device=like.device, dtype=like.dtype) - 1
 
 

@@ -1,4 +1,4 @@
-"""How good the student is, on points whose true labels are known: accuracy, calibration, Brier score, ranking."""
+"""Figures of merit on points with known labels: accuracy, calibration, Brier score, ranking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fitting a student to public points, and asking it."""
+"""Fitting a student to public points, and its predictions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from teacher_student.arguments import ArgumentError, positive_integer
 from teacher_student.student.augmentations import Views, views_of
 from teacher_student.student.label_noise import KnownNoise, known_noise
 from teacher_student.student.module import Report, Student
-from teacher_student.student.propagation import propagate
 from teacher_student.student.settings import StudentSettings
-from teacher_student.student.targets import Targets
+from teacher_student.student.targets import Targets, propagate
 
 LARGEST_SEED = 2**64 - 1
-"""Of torch's generators."""
+"""Largest seed of torch's generators."""
 
 SMALL_STEP = 5_000_000
 """Weights times batch size below which one thread trains faster than several."""
@@ -46,7 +45,7 @@ def fit_student(
     Args:
         network: makes the untrained network; called after seeding, so that equal seeds give equal students.
         features: (num_queries, *shape) public features.
-        targets: what was released about them.
+        targets: of these points.
         settings: how to learn.
         seed: of initial weights, batch order and views; not secret.
         trainer_options: passed to `lightning.Trainer`.
@@ -66,7 +65,7 @@ def fit_student(
         noise = known_noise(settings.label_noise, targets.probabilities.shape[1])
         views, method, released = views_of(points, settings.augmentation), settings.learning_method, targets
         for fit in range(1, method.num_fits + 1):
-            last = fit == method.num_fits  # only the last one's curves are kept
+            last = fit == method.num_fits  # only its curves are kept
             options = quiet(trainer_options) | ({} if last else {"logger": False})
             student = fit_once(network(), points, targets, settings, noise, views, options, report)
             if not last:
@@ -89,7 +88,7 @@ def fit_once(
     labeled = targets.weights > 0
     chosen = [points[labeled], *(torch.as_tensor(array[labeled]) for array in (targets.probabilities, targets.weights))]
     loaders = {"labeled": _batches(TensorDataset(*chosen), settings.batch_size)}
-    if settings.learning_method.uses_unlabeled:  # Lightning starts the shorter of the two anew until the longer one is through
+    if settings.learning_method.uses_unlabeled:  # Lightning restarts the shorter of the two until the longer one ends
         loaders["unlabeled"] = _batches(TensorDataset(points[targets.unlabeled]), settings.batch_size)
     steps = settings.epochs * max(len(loader) for loader in loaders.values())
     student = Student(network, settings, noise, views, total_steps=steps, num_targets=int(labeled.sum()))
@@ -104,7 +103,7 @@ def _batches(dataset: TensorDataset, batch_size: int) -> DataLoader[Any]:
 
 
 def check_points(features: npt.NDArray[np.float32], targets: Targets) -> None:
-    """Refuse points and targets that do not fit each other, or from which nothing can be learnt."""
+    """Refuse points and targets of different lengths, or from which nothing can be learned."""
     if len(features) != len(targets.weights):
         raise ArgumentError(f"targets must have one row for each of the {len(features)} points, got {len(targets.weights)}")
     if not (np.isfinite(targets.weights) & (targets.weights >= 0)).all():
@@ -117,7 +116,7 @@ def check_points(features: npt.NDArray[np.float32], targets: Targets) -> None:
 
 
 def _with_something_to_learn_from(settings: StudentSettings, targets: Targets) -> StudentSettings:
-    """Where every point has its label (or is to be left out), a semi-supervised student is a supervised one."""
+    """Return settings of a supervised student where no point is left unlabeled."""
     name = settings.learning_method.name
     if name == "supervised" or targets.unlabeled.any():
         return settings
@@ -136,7 +135,7 @@ def predict_probabilities(network: nn.Module, features: npt.NDArray[np.float32],
 
 @contextlib.contextmanager
 def _one_thread_if_small(network: nn.Module, batch_size: int) -> Iterator[None]:
-    """Where a step is a few microseconds of arithmetic, waking a second thread costs more, on a busy machine ten times more."""
+    """Use one thread where a step is a few microseconds of arithmetic: waking a second one costs up to ten times as much."""
     before = torch.get_num_threads()
     if batch_size * sum(weight.numel() for weight in network.parameters()) < SMALL_STEP:
         torch.set_num_threads(1)
@@ -147,7 +146,7 @@ def _one_thread_if_small(network: nn.Module, batch_size: int) -> Iterator[None]:
 
 
 def quiet(options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return options of a trainer that writes nothing of its own accord."""
+    """Return a trainer's options, completed so that it writes and prints nothing by default."""
     defaults: dict[str, Any] = {
         "logger": False,
         "enable_checkpointing": False,

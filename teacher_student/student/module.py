@@ -1,4 +1,4 @@
-"""The student as a Lightning module: soft-label cross-entropy on public points, and what its method does with the others."""
+"""The student as a Lightning module, which learns by its method; and input scaling that is published with the weights."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import lightning as L
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -17,6 +19,10 @@ from teacher_student.student.methods import Labeled, Learning
 from teacher_student.student.settings import StudentSettings
 
 Report = Callable[[int, float], None]
+"""Called with (epochs done, loss) after every epoch."""
+
+VARIANCE_FLOOR = 0.01
+"""Added to each variance, so that a rare category does not become a huge number."""
 
 
 class Student(L.LightningModule):
@@ -32,21 +38,11 @@ class Student(L.LightningModule):
     """
 
     def __init__(
-        self,
-        network: nn.Module,
-        settings: StudentSettings,
-        noise: KnownNoise,
-        views: Views,
-        total_steps: int,
-        num_targets: int,
+        self, network: nn.Module, settings: StudentSettings, noise: KnownNoise, views: Views, total_steps: int, num_targets: int
     ) -> None:
         super().__init__()
-        self.network = network
-        self.settings = settings
-        self.noise = noise
-        self.views = views
-        self.total_steps = total_steps
-        self.num_targets = num_targets
+        self.network, self.settings, self.noise, self.views = network, settings, noise, views
+        self.total_steps, self.num_targets = total_steps, num_targets
         self.losses: list[float] = []
         self.report: Report | None = None
         keep = settings.average_decay > 0
@@ -57,7 +53,7 @@ class Student(L.LightningModule):
         return self.average(features) if self.average is not None and not self.training else self.network(features)
 
     def training_step(self, batch: Mapping[str, Any]) -> Tensor:
-        """One step on a `Labeled` batch, and where the method wants one on features of unlabeled points."""
+        """Return the loss of a `Labeled` batch, and of a batch of unlabeled points if the method takes one."""
         method, labeled = self.settings.learning_method, Labeled(*batch["labeled"])
         learning = Learning(self.network, self.average, self.noise, self.views, self.settings.label_smoothing)
         if method.uses_unlabeled:
@@ -72,7 +68,7 @@ class Student(L.LightningModule):
         return loss
 
     def _ramp(self) -> float:
-        """A linear rise over the first `ramp_up` of the steps."""
+        """Rise linearly over the first `ramp_up` of the steps."""
         rise = self.settings.ramp_up * self.total_steps
         return min(1.0, self.global_step / rise) if rise > 0 else 1.0
 
@@ -91,15 +87,14 @@ class Student(L.LightningModule):
             self.average.update_parameters(self.network)
 
     def configure_optimizers(self) -> Any:
-        """AdamW under a warm-up and a cosine; the norms of one network only, so nothing private can couple here."""
-        optimizer = torch.optim.AdamW(
-            self.network.parameters(), lr=self.settings.learning_rate, weight_decay=self.settings.weight_decay
-        )
+        """Return AdamW under a warm-up and a cosine."""
+        rate, decay = self.settings.learning_rate, self.settings.weight_decay
+        optimizer = torch.optim.AdamW(self.network.parameters(), lr=rate, weight_decay=decay)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._share_of_rate)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def _share_of_rate(self, step: int) -> float:
-        """A linear rise over the first tenth of the steps under a cosine that falls to 0."""
+        """Rise linearly over the first tenth of the steps, under a cosine that falls to 0."""
         rise = max(1, self.total_steps // 10)
         return min(1.0, (step + 1) / rise) * (1 + math.cos(math.pi * min(1.0, step / self.total_steps))) / 2
 
@@ -107,3 +102,32 @@ class Student(L.LightningModule):
     def publishable(self) -> nn.Module:
         """The network to publish: the averaged one where an average is kept."""
         return self.average.module if self.average is not None else self.network
+
+
+class Standardized(nn.Module):
+    """A network behind fixed input scaling: (features - center) / spread.
+
+    Args:
+        network: takes the scaled input.
+        shape: of one input.
+    """
+
+    center: Tensor
+    spread: Tensor
+
+    def __init__(self, network: nn.Module, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("center", torch.zeros(shape))
+        self.register_buffer("spread", torch.ones(shape))
+
+    def fit(self, public_features: npt.NDArray[np.float32]) -> Standardized:
+        """Take the scaling from public points (num_queries, *shape), and return the module."""
+        features = public_features.astype(np.float64)
+        self.center.copy_(torch.as_tensor(features.mean(0)))
+        self.spread.copy_(torch.as_tensor(np.sqrt(features.var(0) + VARIANCE_FLOOR)))
+        return self
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return the network's logits for raw features."""
+        return self.network((features - self.center) / self.spread)

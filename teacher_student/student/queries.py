@@ -1,20 +1,20 @@
-"""Which public points to ask about next: a function of public features and of the labels that were released before.
+"""Active queries: which public points to ask about next, as a function of public features and of labels released before.
 
-Whatever is computed from those two is post-processing, so a good order costs nothing. A session is asked in rounds: a batch is
-chosen, answered, a student learns from all labels so far, and its predictions choose the next batch.
+Any function of those two is post-processing, so a good order costs nothing. A session is asked in rounds: a batch is chosen and
+answered, a student learns from all labels so far, and its predictions choose the next batch.
 
 | order | the next batch |
 |---|---|
-| `file` | the points in their order |
-| `random` | any points |
-| `uncertain` | those on which the student's prediction has the largest entropy (Lewis, Gale 1994) |
-| `disagreement` | those on which a committee of students disagrees most |
-| `class_balanced` | the classes that the student predicts take turns, at random within a class |
+| `file` | points in the order of the file |
+| `random` | random points |
+| `uncertain` | points on which the student's prediction has the largest entropy (Lewis, Gale 1994) |
+| `disagreement` | points on which a committee of students disagrees most |
+| `class_balanced` | predicted classes in turn, at random within a class |
 | `half_random` | one half `uncertain`, one half `random` |
 
-Disagreement is the entropy of the mean prediction, less the mean of the entropies; each member of the committee has a seed of its
-own and learned from its own resample of the released labels (query by bagging: Abe, Mamitsuka 1998), since students whose loss is
-convex would otherwise all be one. The first round of every order except `file` is random: there is no student yet.
+Disagreement is the entropy of the mean prediction, less the mean of the entropies. Each member of the committee has its own seed
+and its own resample of the released labels (query by bagging: Abe, Mamitsuka 1998): students with a convex loss would otherwise
+be equal. The first round of every order except `file` is random, since there is no student yet.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from teacher_student.arguments import ArgumentError, Integers, choice, positive_
 from teacher_student.student.targets import Targets
 
 ORDERS = ("file", "random", "uncertain", "disagreement", "class_balanced", "half_random")
-"""Ways to choose; those from the third on ask a student."""
+"""Orders; those from the third on need a student."""
 
 COMMITTEE = 5
-"""Students whose disagreement is looked at."""
+"""Students in the committee of `disagreement`."""
 
 Probabilities = npt.NDArray[np.floating]
 
@@ -42,8 +42,8 @@ class QuerySettings:
 
     Attributes:
         order: one of `ORDERS`.
-        rounds: batches; for `file` and `random` their number changes nothing.
-        total: points asked at most; None for all. Mechanisms that pay for every answer then need less noise for each.
+        rounds: number of batches; without effect for `file` and `random`.
+        total: number of points that are asked; None for all. With fewer, mechanisms that pay for every answer need less noise.
     """
 
     order: str = "file"
@@ -58,11 +58,11 @@ class QuerySettings:
 
     @property
     def students(self) -> int:
-        """How many students the order looks at after each round."""
+        """Number of students that the order needs after each round."""
         return {"file": 0, "random": 0, "disagreement": COMMITTEE}.get(self.order, 1)
 
     def asked(self, num_points: int) -> int:
-        """Return how many of `num_points` public points are asked.
+        """Return the number of points that are asked, of `num_points` public ones.
 
         Raises:
             ArgumentError: more are wanted than there are.
@@ -72,7 +72,7 @@ class QuerySettings:
         return num_points if self.total is None else self.total
 
     def batches(self, num_points: int) -> list[range]:
-        """Return for each round the places in the order of asking that it fills; sizes differ by one at most.
+        """Return each round's places in the order of asking; sizes differ by at most one.
 
         >>> QuerySettings(order="uncertain", rounds=3, total=8).batches(10)
         [range(0, 3), range(3, 6), range(6, 8)]
@@ -91,9 +91,9 @@ def next_points(
     Args:
         order: one of `ORDERS`.
         open_points: (n,) positions of the public points that were not asked yet, rising.
-        size: how many to choose, at most n.
+        size: number of points to choose, at most n.
         predictions: (students, n, num_classes) class probabilities on the open points; None if there is no student yet.
-        seed: public; chooses where nothing else does.
+        seed: public; orders equal points.
 
     Returns:
         (size,) int64 positions.
@@ -112,7 +112,7 @@ def next_points(
 
 
 def resample(targets: Targets, seed: tuple[int, ...]) -> Targets:
-    """Return the targets with each weight times how often its point is drawn, as many draws as targets, with replacement."""
+    """Return a bootstrap resample: each weight times the number of draws of its point, as many draws as targets."""
     drawn = np.zeros(len(targets.weights), dtype=np.float32)
     points = np.flatnonzero(targets.weights > 0)
     np.add.at(drawn, np.random.default_rng(seed).choice(points, len(points)), 1)

@@ -1,4 +1,4 @@
-"""How the student learns: the settings, checked before anything is trained."""
+"""The student's settings, checked before anything is trained."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import InitVar
 
-from teacher_student.arguments import ArgumentError, choice, finite_number, fraction_of_one, positive_integer, positive_number
+from teacher_student.arguments import (
+    ArgumentError,
+    choice,
+    fraction_of_one,
+    number_at_least_zero,
+    positive_integer,
+    positive_number,
+)
 from teacher_student.student.augmentations import Augmentation
-from teacher_student.student.label_noise import checked_label_noise
+from teacher_student.student.label_noise import NoisyArgmaxLikelihood, checked_label_noise
 from teacher_student.student.methods import METHODS, Method
-from teacher_student.student.noisy_maximum import NoisyMaximum
 from teacher_student.student.targets import UNANSWERED
 
 AVERAGE_DECAY = 0.99
-"""Of the average for a method that needs one, where the settings keep none."""
+"""Decay of the running average for a method that needs one, where the settings give 0."""
 
 OF_METHODS = ("confidence", "rounds", "temperature", "mixing", "radius", "entropy_weight")
-"""Settings of methods that `StudentSettings` takes in this version."""
+"""Settings of methods that `StudentSettings` still accepts, in this version only."""
 
 _METHOD = "student.settings.method"
 
@@ -29,23 +35,22 @@ class StudentSettings:
 
     Attributes:
         unanswered: what a paid non-answer becomes, one of `targets.UNANSWERED`.
-        epochs: passes over the points that it learns from; where unlabeled ones come beside labeled ones, over the
-            longer of the two.
+        epochs: passes over the labeled points, or over the unlabeled ones where these are used and are more.
         batch_size: labeled points per step, and unlabeled ones beside them.
         learning_rate: peak rate of AdamW, under a short warm-up and a cosine decay.
         weight_decay: decoupled weight decay.
         prior_precision: precision of a Gaussian prior on the weights (not the biases): the loss gains this times half the
-            squared weights, divided by the number of targets. The right strength then does not depend on how many were answered.
-        label_smoothing: probability mass that is spread over all classes.
-        average_decay: decay of the running average of the weights that is kept in the end; 0 keeps the last weights, and
-            is `AVERAGE_DECAY` for a method that needs an average.
-        label_noise: public belief how often a released label is not the point's class: a probability, or (num_classes,
-            num_classes) rows of probabilities (see `label_noise.LabelNoise`). 0 takes labels at their word. "mechanism" takes the
-            noise of the mechanism that answers in the run, elsewhere a `NoisyMaximum` says it: the student learns vote shares.
-        propagation: how much the targets of a point's neighbours count beside its own, before anything is learned (see
-            `propagation`); every point then has a label. 0 leaves targets as they are.
-        propagation_neighbours: of each point among the public ones.
-        method: what is learned from unlabeled points: a `Method` with its own settings, or a name in `methods.METHODS`.
+            squared weights, divided by the number of targets. The right strength does not depend on how many were answered.
+        label_smoothing: probability mass of a target that is spread over all classes.
+        average_decay: decay of the running average of the weights, which is then the result; 0 keeps the last weights, and is
+            `AVERAGE_DECAY` for a method that needs an average.
+        label_noise: how often a released label is not the point's class: a probability, or (num_classes, num_classes) rows of
+            probabilities (see `label_noise.TransitionMatrix`); 0 for never. "mechanism" takes the noise of the run's mechanism,
+            and a `NoisyArgmaxLikelihood` states it outside of a run: the student then learns vote shares.
+        propagation: weight of the targets of a point's neighbours beside its own (see `targets.propagate`); every point then
+            has a label. 0 leaves targets as they are.
+        propagation_neighbours: neighbours of each point.
+        method: how to learn from unlabeled points: a `Method` with its own settings, or a name in `methods.METHODS`.
         unlabeled_weight: weight of the unlabeled points' loss beside the labeled points'.
         ramp_up: share of the steps during which that weight rises from 0.
         augmentation: weak and strong views of a point; labeled points are always seen in their weak view.
@@ -60,7 +65,7 @@ class StudentSettings:
     prior_precision: float = 0.0
     label_smoothing: float = 0.0
     average_decay: float = 0.0
-    label_noise: float | Sequence[Sequence[float]] | str | NoisyMaximum = 0.0
+    label_noise: float | Sequence[Sequence[float]] | str | NoisyArgmaxLikelihood = 0.0
     propagation: float = 0.0
     propagation_neighbours: int = 5
     method: Method | str = "supervised"
@@ -83,10 +88,10 @@ class StudentSettings:
             positive_integer(f"student.settings.{name}", getattr(self, name))
         positive_number("student.settings.learning_rate", self.learning_rate)
         for name in ("weight_decay", "prior_precision", "propagation", "unlabeled_weight"):
-            _at_least_zero(f"student.settings.{name}", getattr(self, name))
+            number_at_least_zero(f"student.settings.{name}", getattr(self, name))
         for name in ("label_smoothing", "average_decay", "ramp_up"):
             fraction_of_one(f"student.settings.{name}", getattr(self, name))
-        object.__setattr__(self, "label_noise", checked_label_noise("student.settings.label_noise", self.label_noise))
+        object.__setattr__(self, "label_noise", checked_label_noise(self.label_noise))
         if self.propagation > 0 and self.label_noise != 0:
             raise ArgumentError(f"student.settings.label_noise must be 0 where labels are propagated, got {self.label_noise}")
         if self.learning_method.needs_average and self.average_decay == 0:
@@ -100,7 +105,7 @@ class StudentSettings:
 
 
 def _with_old_settings(method: Method, given: dict[str, float]) -> Method:
-    """Return the method with settings that are its own, and were `StudentSettings`' before; one notice for all of them."""
+    """Return the method with those of the old flat settings that it has, after one notice for all of them."""
     if not given:
         return method
     own = {field.name for field in dataclasses.fields(method)} & set(given)
@@ -113,8 +118,3 @@ def _with_old_settings(method: Method, given: dict[str, float]) -> Method:
         stacklevel=4,
     )
     return dataclasses.replace(method, **{name: given[name] for name in own})
-
-
-def _at_least_zero(name: str, value: object) -> float:
-    number = finite_number(name, value)
-    return number if number == 0 else positive_number(name, value)

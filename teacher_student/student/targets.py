@@ -1,13 +1,14 @@
-"""What the student is asked to say about each public point, from what was released about it.
+"""The student's target for each public point, made of what was released about it; and label propagation.
 
-A paid non-answer is information too: it says that the teachers were divided. The paper replaces it with a uniformly random
-label (section 5.2, "without loss of generality"); the same statement without the added noise is the uniform soft label.
-A halted query says nothing, so its point is always left unlabeled.
+A paid non-answer is information too: the teachers were divided. The paper replaces it with a uniformly random label (section 5.2,
+"without loss of generality"); the same statement without the added noise is the uniform soft label. A halted query says nothing,
+so its point is always left unlabeled.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,9 @@ MOST_CLASSES = 2**15
 UNANSWERED = ("uniform", "random", "drop", "unlabeled")
 """What a paid non-answer becomes: a soft label of 1/C each; a random label; nothing; an unlabeled point to learn from."""
 
+_FLOOR = 1e-6
+"""Weight of a point without a target in propagation: a component of the graph without any target would be singular."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Targets:
@@ -28,7 +32,7 @@ class Targets:
 
     Attributes:
         probabilities: (num_queries, num_classes) float32, rows sum to 1; meaningless where `weights` is 0.
-        weights: (num_queries,) float32, how much a point's target counts; 0 for points without a target.
+        weights: (num_queries,) float32 weights of the targets; 0 for points without a target.
         unlabeled: (num_queries,) bool, points without a target that a semi-supervised student may still learn from.
     """
 
@@ -47,22 +51,17 @@ def targets_from_labels(labels: npt.ArrayLike, num_classes: int, *, unanswered: 
     Args:
         labels: (num_queries,) class index, `ABSTAIN` or `HALTED`.
         num_classes: number of classes, at most `MOST_CLASSES`.
-        unanswered: one of `UNANSWERED`, what a paid non-answer becomes.
-        seed: for `random`; post-processing needs no secret randomness.
+        unanswered: what a paid non-answer becomes, one of `UNANSWERED`.
+        seed: for `random`; not secret.
 
     Raises:
-        ArgumentError: too many classes, a label that is no class, or a release without a single answer.
+        ArgumentError: too many classes, a label that is not a class, or a release without a single answer.
     """
     labels = whole_numbers("labels", labels)
     positive_integer("seed", seed, minimum=0)
     choice("unanswered", unanswered, UNANSWERED)
     num_classes = positive_integer("num_classes", num_classes, minimum=2, maximum=MOST_CLASSES)
-    if (
-        labels.ndim != 1
-        or not np.issubdtype(labels.dtype, np.integer)
-        or labels.min(initial=0) < -2
-        or labels.max(initial=0) >= num_classes
-    ):
+    if labels.ndim != 1 or labels.min(initial=0) < -2 or labels.max(initial=0) >= num_classes:
         raise ArgumentError(f"labels must be class indices below {num_classes}, -1 or -2, in one dimension; got {labels!r:.80}")
     answered, abstained = labels >= 0, labels == ABSTAIN
     if not answered.any():
@@ -79,17 +78,17 @@ def targets_from_scores(
 
     Args:
         scores: (num_queries,) estimated probability of class 1, or (num_queries, num_classes) one-vs-rest; NaN where not
-            answered. Classes without an answer share what the others leave of 1; each point's scores are then divided by
+            answered. Classes without an answer share the remainder to 1 equally; each point's scores are then divided by
             their sum. A point without any answer has no target.
         abstained: (num_queries,) bool, points that were paid for and not answered; None for none.
-        unanswered: one of `UNANSWERED`, what those become.
-        seed: for `random`; post-processing needs no secret randomness.
+        unanswered: what those become, one of `UNANSWERED`.
+        seed: for `random`; not secret.
 
     Raises:
         ArgumentError: scores outside [0, 1], or a release without a single answer.
     """
     positive_integer("seed", seed, minimum=0)
-    with np.errstate(over="ignore"):  # what is too large for a float is refused as infinite below
+    with np.errstate(over="ignore"):  # numbers too large for a float32 are refused as infinite below
         table = floats("scores", scores).astype(np.float32)
     choice("unanswered", unanswered, UNANSWERED)
     if table.ndim == 1:
@@ -109,7 +108,7 @@ def targets_from_scores(
 
 
 def _complete(table: npt.NDArray[np.float32], known: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
-    """Give classes without a score what the others leave, in equal parts, and make each row sum to 1."""
+    """Give classes without a score equal parts of the remainder to 1, and make each row sum to 1."""
     left = np.maximum(0, 1 - np.where(known, table, 0).sum(1, keepdims=True)) / np.maximum(1, (~known).sum(1, keepdims=True))
     filled = np.where(known, table, left)
     total = filled.sum(1, keepdims=True)
@@ -117,7 +116,7 @@ def _complete(table: npt.NDArray[np.float32], known: npt.NDArray[np.bool_]) -> n
 
 
 def _be_certain(probabilities: npt.NDArray[np.float32], points: npt.NDArray[np.bool_], classes: npt.NDArray[np.integer]) -> None:
-    """Give all of the probability on some points to one class each, in place."""
+    """Put all probability of some points on one class each, in place."""
     probabilities[points] = 0
     probabilities[points, classes] = 1
 
@@ -129,7 +128,7 @@ def _targets(
     unanswered: str,
     seed: int,
 ) -> Targets:
-    """Do with paid non-answers as `unanswered` says; rows without an answer hold 1 / num_classes everywhere."""
+    """Treat paid non-answers as `unanswered` says; rows without an answer hold 1 / num_classes everywhere."""
     num_classes = probabilities.shape[1]
     has_target = answered | abstained if unanswered in ("uniform", "random") else answered
     if unanswered == "random":
@@ -137,3 +136,51 @@ def _targets(
         _be_certain(probabilities, abstained, guesses)
     unlabeled = ~has_target & ~(abstained & (unanswered == "drop"))
     return Targets(probabilities, has_target.astype(np.float32), unlabeled)
+
+
+def propagate(features: npt.NDArray[np.float32], targets: Targets, strength: float, neighbours: int) -> Targets:
+    """Return one-hot targets for all points that had one or were unlabeled: the class with the largest propagated score.
+
+    Zhou, Bousquet, Lal, Weston and Schoelkopf, "Learning with Local and Global Consistency", NeurIPS 2003, with one weight for
+    each target. Every class's scores f over the points minimise
+
+        sum_i weight_i (f_i - target_i)^2 + strength f^T L f,      L the normalised Laplacian of the nearest neighbours' graph.
+
+    f is linear in the targets, so noise of mean zero keeps mean zero, and shrinks with the number of neighbours that share it:
+    noisy shares of votes turn into labels that are mostly right, and points that were not asked get one too.
+
+    Args:
+        features: (num_points, *shape) public.
+        targets: of the points; any numbers that sum to 1 in a row.
+        strength: weight of the neighbours beside a point's own target, above 0.
+        neighbours: of each point in the graph; fewer where there are not as many points.
+    """
+    from scipy.sparse import diags_array
+    from scipy.sparse.linalg import splu
+
+    used = np.flatnonzero((targets.weights > 0) | targets.unlabeled)
+    weights = targets.weights[used].astype(np.float64) + _FLOOR
+    centred = targets.probabilities[used] - 1 / targets.probabilities.shape[1]
+    system = diags_array(weights) + strength * _laplacian(features[used], neighbours)
+    wanted = np.where(targets.weights[used] > 0, weights, 0.0)[:, np.newaxis] * centred
+    scores: npt.NDArray[np.float64] = splu(system.tocsc()).solve(wanted)
+    probabilities, learnt = targets.probabilities.copy(), np.zeros(len(features), dtype=np.float32)
+    probabilities[used] = np.eye(scores.shape[1], dtype=np.float32)[scores.argmax(axis=1)]
+    learnt[used] = 1.0
+    return Targets(probabilities, learnt, np.zeros(len(features), dtype=bool))
+
+
+def _laplacian(points: npt.NDArray[np.float32], neighbours: int) -> Any:
+    """Return the sparse normalised Laplacian; edges weigh exp(-(distance / the median distance)^2)."""
+    from scipy.sparse import diags_array
+    from sklearn.neighbors import kneighbors_graph
+
+    if len(points) == 1:
+        return diags_array([0.0])
+    graph = kneighbors_graph(points.reshape(len(points), -1), min(neighbours, len(points) - 1), mode="distance")
+    middle = np.median(graph.data)
+    graph.data = np.exp(-((graph.data / middle) ** 2)) if middle > 0 else np.ones_like(graph.data)
+    graph = graph.maximum(graph.T)
+    degrees = np.asarray(graph.sum(axis=1)).ravel()
+    root = diags_array(1 / np.sqrt(np.maximum(degrees, np.finfo(float).tiny)))
+    return diags_array(np.ones(len(points))) - root @ graph @ root

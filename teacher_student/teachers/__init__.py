@@ -1,8 +1,8 @@
 """Teachers: many networks, each trained on its own shard alone, stacked and trained together by one LightningModule.
 
-`train_teachers` takes private records and their shards and returns a `TeacherEnsemble`; `predict_votes` yields its votes on
-public points, (points, num_teachers) int16 a block at a time, -1 where a teacher abstains. `predict_scores` yields their
-probabilities instead, for soft labels.
+`train_teachers` takes private records and their shards and returns a `TeacherEnsemble`; `train_learners` does the same with any
+object that has `fit` and `predict`. `predict_votes` yields the teachers' votes on public points, a block at a time, -1 where a
+teacher abstains; `predict_scores` their probabilities, for soft labels; `predict_class_scores` their scores of every class.
 """
 
 from __future__ import annotations
@@ -12,33 +12,31 @@ from typing import TYPE_CHECKING
 from teacher_student.lazy import exported
 
 if TYPE_CHECKING:
-    from teacher_student.teachers.augment import ShiftAndFlip
-    from teacher_student.teachers.class_scores import predict_class_scores
     from teacher_student.teachers.learners import LearnerEnsemble, check_learner, train_learners
     from teacher_student.teachers.module import TeacherEnsemble
-    from teacher_student.teachers.networks import MLP, LogisticRegression
-    from teacher_student.teachers.scores import predict_scores
+    from teacher_student.teachers.networks import CNN, MLP, LogisticRegression, ResNet, group_normalized
+    from teacher_student.teachers.prediction import predict_class_scores, predict_scores, predict_votes
+    from teacher_student.teachers.randomness import ShiftAndFlip
     from teacher_student.teachers.settings import TrainingSettings
-    from teacher_student.teachers.training import check_training, load_teachers, predict_votes, train_teachers
-    from teacher_student.teachers.vision import CNN, ResNet, group_normalized
+    from teacher_student.teachers.training import check_training, load_teachers, train_teachers
 
 # Loaded when first used: worker processes of `train_learners` then start without torch.
 _HOMES = {
-    "CNN": "vision",
+    "CNN": "networks",
     "LearnerEnsemble": "learners",
     "LogisticRegression": "networks",
     "MLP": "networks",
-    "ResNet": "vision",
-    "ShiftAndFlip": "augment",
+    "ResNet": "networks",
+    "ShiftAndFlip": "randomness",
     "TeacherEnsemble": "module",
     "TrainingSettings": "settings",
     "check_learner": "learners",
     "check_training": "training",
-    "group_normalized": "vision",
+    "group_normalized": "networks",
     "load_teachers": "training",
-    "predict_class_scores": "class_scores",
-    "predict_scores": "scores",
-    "predict_votes": "training",
+    "predict_class_scores": "prediction",
+    "predict_scores": "prediction",
+    "predict_votes": "prediction",
     "train_learners": "learners",
     "train_teachers": "training",
 }

@@ -1,4 +1,8 @@
-"""The inner loop: one chunk of teachers from their start to their last step. It knows nothing of Lightning."""
+"""The inner loop: one chunk of teachers from their start to their last step, and their class scores. No Lightning here.
+
+PyTorch's own optimisers step stacked tensors. All are elementwise, so a stacked step is every teacher's own step; their shared
+step count is exact because every teacher takes every step. Norms are not elementwise: clipping is per teacher.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,20 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.teachers.containment import attempt, failing, own_generators
-from teacher_student.teachers.dropout import KeyedDropout
 from teacher_student.teachers.engines import Engine, Stack
-from teacher_student.teachers.optimizers import TeacherDecay, build_optimizer, clip_per_teacher
+from teacher_student.teachers.randomness import KeyedDropout, derived_keys, shard_seed
 from teacher_student.teachers.records import ChunkBatches, ChunkRecords
-from teacher_student.teachers.seeds import derived_keys, shard_seed
 from teacher_student.teachers.settings import TrainingSettings
 
 # Row indices are prepared this many at a time, so that memory does not grow with the number of steps.
 _ROWS_PER_WINDOW = 2**20
-
 
 Save = Callable[[Callable[[], "UnfinishedChunk"]], None]
 
@@ -43,7 +45,7 @@ class TrainedChunk:
 
 @dataclass(frozen=True)
 class UnfinishedChunk:
-    """A chunk between two steps: all that its training needs to go on.
+    """A chunk between two steps: all that its training needs to continue.
 
     Attributes:
         step: steps taken.
@@ -93,7 +95,10 @@ class ChunkTrainer:
         self._batches = ChunkBatches(records, self.settings.batch_size, master_seed)
         seeds = [shard_seed(master_seed, shard, "draws") for shard in records.shards]
         self._keys = torch.tensor(seeds, dtype=torch.int64, device=records.features.device)
-        self._seed, self._decays = seeds[0], tuple(decays)
+        self.seed = seeds[0]
+        same = len(set(decays)) == 1
+        self._common_decay = decays[0] if same else 0.0
+        self._decays = None if same else tuple(decays)
         dropout = any(isinstance(module, KeyedDropout) for module in engine.network.modules())
         self._draws = dropout or self.settings.augment is not None
         self._window = max(1, _ROWS_PER_WINDOW // (records.num_teachers * self.settings.batch_size))
@@ -113,9 +118,7 @@ class ChunkTrainer:
         stack = start.stack if isinstance(start, UnfinishedChunk) else start
         device = self.records.features.device
         packed = self.engine.pack({name: tensor.to(device) for name, tensor in stack.items()})
-        same_decay = len(set(self._decays)) == 1
-        optimizer = build_optimizer(packed, self.settings, self._decays[0] if same_decay else 0.0)
-        decay = None if same_decay else TeacherDecay(self._decays, self.settings.optimizer == "adamw")
+        optimizer = build_optimizer(packed, self.settings, self._common_decay)
         if begun is not None:
             begun.restore(optimizer)
             self._failed = _all_nan(packed)
@@ -125,27 +128,20 @@ class ChunkTrainer:
             rows = self._batches.rows(first, steps).to(device)
             total = torch.zeros_like(losses)
             for step in range(steps):
-                total += self._step(packed, optimizer, decay, rows[step], first + step)
+                total += self._step(packed, optimizer, rows[step], first + step)
             losses = total / steps
             if save is not None and (done := first + steps) < self.settings.steps:
                 save(lambda done=done: UnfinishedChunk.of(done, self._stack(packed), optimizer))  # type: ignore[misc]
         return self._finished(self._stack(packed), losses)
 
     def _stack(self, packed: Sequence[Tensor]) -> Stack:
-        """The teachers' parameters, NaN where one has failed: this is how an unfinished chunk remembers it."""
+        """Return the teachers' parameters, NaN where one has failed: this is how an unfinished chunk remembers it."""
         stack = self.engine.unpack(packed)
         for tensor in stack.values() if self._failed.any() else ():
             tensor[self._failed] = torch.nan
         return stack
 
-    def _step(
-        self,
-        packed: Sequence[Tensor],
-        optimizer: torch.optim.Optimizer,
-        decay: TeacherDecay | None,
-        rows: Tensor,
-        step: int,
-    ) -> Tensor:
+    def _step(self, packed: Sequence[Tensor], optimizer: torch.optim.Optimizer, rows: Tensor, step: int) -> Tensor:
         keys = derived_keys(self._keys, step) if self._draws else self._keys
         losses = self._gradients(packed, rows, keys)
         rate = self.settings.learning_rate_at(step)
@@ -155,15 +151,29 @@ class ChunkTrainer:
             gradients = [tensor.grad for tensor in packed if tensor.grad is not None]
             leading = gradients if self.engine.lockstep else [gradient.unsqueeze(0) for gradient in gradients]
             clip_per_teacher(leading, self.settings.clip_norm)
-        if decay is not None:
-            decay(packed, rate)
+        if self._decays is not None:
+            self._decay(packed, self._decays, rate)
         optimizer.step()
         return losses.float()
 
-    def _gradients(self, packed: Sequence[Tensor], rows: Tensor, keys: Tensor) -> Tensor:
-        """Fill the gradients and return the losses; where that raises, do so for all teachers but those at fault.
+    @torch.no_grad()
+    def _decay(self, packed: Sequence[Tensor], rates: Sequence[float], learning_rate: float) -> None:
+        """Decay each teacher's weights at its own public rate, as the optimiser would: a part of its step.
 
-        Teachers who rest keep their places, so that every product has the same shape and all others get the same bits.
+        SGD and Adam add `rate * parameter` to the gradient; AdamW shrinks the parameter by `1 - learning rate * rate`.
+        """
+        for parameter in packed:
+            mine = torch.tensor(rates, dtype=parameter.dtype, device=parameter.device)
+            mine = mine.reshape(-1, *[1] * (parameter.ndim - 1))
+            if self.settings.optimizer == "adamw":
+                parameter.mul_(1 - learning_rate * mine)
+            elif parameter.grad is not None:
+                parameter.grad.add_(parameter * mine)
+
+    def _gradients(self, packed: Sequence[Tensor], rows: Tensor, keys: Tensor) -> Tensor:
+        """Fill the gradients and return the losses; where that raises, do it for all teachers but those at fault.
+
+        Teachers at rest keep their places, so that every product has the same shape and all others get the same bits.
         """
         compute = functools.partial(self._computed, packed, keys=keys)
         if not self._contain:
@@ -242,6 +252,25 @@ def untrained(engine: Engine, num_teachers: int) -> Stack:
     return {name: value.detach().unsqueeze(0).repeat(num_teachers, *[1] * value.ndim) for name, value in state.items()}
 
 
+def build_optimizer(parameters: Sequence[Tensor], settings: TrainingSettings, weight_decay: float) -> torch.optim.Optimizer:
+    """Build the optimiser that `settings` names, over tensors that may each hold many teachers."""
+    options: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": weight_decay, "fused": True}
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(parameters, momentum=settings.momentum, **options)
+    return (torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW)(parameters, **options)
+
+
+def clip_per_teacher(gradients: Sequence[Tensor], largest: float) -> None:
+    """Scale every teacher's gradient to a norm of at most `largest`, in place; `gradients` are tensors (teachers, ...).
+
+    One norm over the whole stack would let one record of one shard scale every teacher's step.
+    """
+    squares = sum(gradient.flatten(1).square().sum(1) for gradient in gradients)
+    scales = (largest / (torch.as_tensor(squares).sqrt() + 1e-6)).clamp(max=1.0)
+    for gradient in gradients:
+        gradient.mul_(scales.reshape(-1, *[1] * (gradient.ndim - 1)))
+
+
 def rehearse(engine: Engine, record: Tensor, device: torch.device, num_teachers: int) -> None:
     """Train a chunk without records for two steps, so that a mistake in network, settings or sizes shows before training.
 
@@ -267,7 +296,7 @@ def rehearse(engine: Engine, record: Tensor, device: torch.device, num_teachers:
 def train_chunk(trainer: ChunkTrainer, start: Stack | UnfinishedChunk, save: Save | None = None) -> TrainedChunk:
     """Train a chunk. A teacher that raises abstains, and the others get the same bits as beside any other teacher."""
     device = trainer.records.features.device
-    with torch.random.fork_rng(devices=_cuda(device)), own_generators(trainer._seed):
+    with torch.random.fork_rng(devices=_cuda(device)), own_generators(trainer.seed):
         if trainer.engine.lockstep:
             return trainer.train(start, save, contain=True)
         stack = start.stack if isinstance(start, UnfinishedChunk) else start
@@ -290,7 +319,7 @@ def score_chunk(engine: Engine, stack: Stack, points: Tensor, abstaining: Tensor
     shape = (len(abstaining), len(points), num_classes)
 
     def computed(some: Stack) -> Tensor | None:
-        with torch.random.fork_rng(devices=_cuda(points.device)), own_generators(0):  # no teacher goes on where another stopped
+        with torch.random.fork_rng(devices=_cuda(points.device)), own_generators(0):  # every teacher starts from the same state
             scores = attempt(lambda: engine.scores(some, numbers.clone()))  # a network may change its input in place
         return None if scores is None or scores.shape != shape else scores
 
@@ -326,5 +355,5 @@ def _copy(source: Sequence[Tensor], target: Sequence[Tensor]) -> None:
 
 
 def _all_nan(packed: Sequence[Tensor]) -> Tensor:
-    """Return (teachers,) bool: those of whom `UnfinishedChunk` says that they have failed."""
+    """Return (teachers,) bool: the teachers that have failed, according to an `UnfinishedChunk`."""
     return torch.stack([tensor.detach().reshape(len(tensor), -1).isnan().all(1) for tensor in packed]).all(0)

@@ -1,7 +1,7 @@
-"""What a teacher's code raises, draws and prints stays with that teacher. It imports no torch, so that workers start quickly.
+"""Containment of what a teacher's code raises and draws. No torch is imported, so that workers start quickly.
 
 Code that runs on private records, or on a teacher that learned from them, goes through `attempt`. Of several teachers that were
-computed together and failed, `failing` finds the ones at fault, so that only these abstain.
+computed together and failed, `failing` finds those at fault, so that only these abstain.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def attempt(call: Callable[[], T]) -> T | None:
-    """Return what `call` returns, or None if it raises anything. Only an interrupt from the keyboard passes."""
+    """Return the result of `call`, or None if it raises anything but an interrupt from the keyboard."""
     try:
         return call()
     except KeyboardInterrupt:
@@ -29,11 +29,11 @@ def attempt(call: Callable[[], T]) -> T | None:
 
 
 def failing(group: Sequence[int], succeeds: Callable[[Sequence[int]], bool]) -> list[int]:
-    """Return the members of a group, which failed together, that fail alone.
+    """Return the members that fail alone, of a group that failed together.
 
     Args:
         group: teachers; `succeeds(group)` was false.
-        succeeds: computes a part of the group, while all others rest, keeps the result, and says whether it could.
+        succeeds: computes a part of the group while all others rest, keeps the result, and returns whether that worked.
 
     >>> failing(range(8), lambda part: not {2, 7} & set(part))
     [2, 7]
@@ -46,13 +46,10 @@ def failing(group: Sequence[int], succeeds: Callable[[Sequence[int]], bool]) -> 
 
 @contextlib.contextmanager
 def own_generators(seed: int) -> Iterator[None]:
-    """Seed the global generators of NumPy, Python and torch (where it is loaded), put them back, and ignore warnings.
+    """Seed the global generators of NumPy, Python and torch (where it is loaded), ignore warnings, and restore all afterwards.
 
-    Teachers may share a process: how much one draws depends on its shard, and must not show in the next one. Nor may a warning
-    show that one shard's records provoke.
-
-    Args:
-        seed: the teacher's.
+    Teachers may share a process: how much one draws depends on its shard, and must not affect the next one. A warning that one
+    shard's records cause must not show either.
     """
     kept, drawn = np.random.get_state(), random.getstate()  # noqa: NPY002
     torch = sys.modules.get("torch")

@@ -1,4 +1,4 @@
-"""What a worker process does for one shard: build, fit, vote. It imports no torch, so that workers start quickly."""
+"""The jobs of a worker process for one shard: build, fit, vote. No torch is imported, so that workers start quickly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Votes = npt.NDArray[np.signedinteger]
 
 @dataclass(frozen=True)
 class Constant:
-    """Votes for one class: all that a shard of one class can teach."""
+    """A learner that votes for one class: all that a shard of one class can teach."""
 
     label: int
 
@@ -36,24 +36,17 @@ def build_learner(learner: Any, seed: int) -> Any:
     if hasattr(learner, "fit") and not isinstance(learner, type):
         built = copy.deepcopy(learner)
     else:
-        built = learner(seed=seed) if _takes_seed(learner) else learner()
+        built = learner(seed=seed) if has_argument(learner, "seed") else learner()
     if hasattr(built, "get_params"):
         seeds = [name for name in built.get_params(deep=True) if name == "random_state" or name.endswith("__random_state")]
         built.set_params(**dict.fromkeys(seeds, seed % 2**31))
     return built
 
 
-def _takes_seed(learner: Callable[..., Any]) -> bool:
+def has_argument(function: Callable[..., Any], name: str) -> bool:
+    """Whether a callable has an argument of this name, as far as it tells."""
     try:
-        return "seed" in inspect.signature(learner).parameters
-    except (TypeError, ValueError):
-        return False
-
-
-def takes_weights(built: Any) -> bool:
-    """Whether the learner's `fit` has an argument named `sample_weight`."""
-    try:
-        return "sample_weight" in inspect.signature(built.fit).parameters
+        return name in inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
 
@@ -83,7 +76,7 @@ def fit_learner(
 
 @contextlib.contextmanager
 def _apart(seed: int) -> Iterator[None]:
-    """Let a learner draw from its own generators, and print nowhere: what it prints may follow from its records."""
+    """Give a learner its own generators, and discard what it prints, which may follow from its records."""
     with (
         open(os.devnull, "w") as nowhere,
         contextlib.redirect_stdout(nowhere),
@@ -96,23 +89,23 @@ def _apart(seed: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _silent_worker(nowhere: int) -> Iterator[None]:
-    """Silence native code too, crashes included, if this process is a worker; in the run's own process others print."""
+    """In a worker, silence native code too, crashes included; the run's own process has other things to print."""
     if multiprocessing.current_process().name == "MainProcess":
         yield
         return
-    kept = [(place, os.dup(place)) for place in (1, 2)]
-    for place, _ in kept:
-        os.dup2(nowhere, place)
+    kept = {stream: os.dup(stream) for stream in (1, 2)}
+    for stream in kept:
+        os.dup2(nowhere, stream)
     try:
         yield
     finally:
-        for place, copy_of_it in kept:
-            os.dup2(copy_of_it, place)
-            os.close(copy_of_it)
+        for stream, duplicate in kept.items():
+            os.dup2(duplicate, stream)
+            os.close(duplicate)
 
 
 def learner_votes(learner: Any, points: npt.NDArray[Any], num_classes: int) -> Votes:
-    """One teacher's votes (points,); all -1 if it fails."""
+    """Return one teacher's votes (points,); all -1 if it fails."""
     abstained = np.full(len(points), ABSTAIN, dtype=vote_type(num_classes))
     said = _asked(learner, "predict", points)
     if said is None or said.size != len(points):
@@ -123,7 +116,7 @@ def learner_votes(learner: Any, points: npt.NDArray[Any], num_classes: int) -> V
 
 
 def learner_scores(learner: Any, points: npt.NDArray[Any], num_classes: int) -> npt.NDArray[np.float32]:
-    """One teacher's probabilities less 1 / num_classes, (points, num_classes); its votes where it has none, 0 if it fails."""
+    """Return one teacher's (points, num_classes) probabilities, or votes, less 1 / num_classes; 0 if it fails."""
     probabilities = _probabilities(learner, points, num_classes)
     if probabilities is None:
         votes = learner_votes(learner, points, num_classes)
@@ -134,33 +127,31 @@ def learner_scores(learner: Any, points: npt.NDArray[Any], num_classes: int) -> 
 
 
 def _probabilities(learner: Any, points: npt.NDArray[Any], num_classes: int) -> npt.NDArray[np.float64] | None:
-    """Return (points, num_classes) of what a learner says; None if it has no probabilities of these classes."""
-    places = attempt(lambda: _places(learner, num_classes))
-    if places is None:
+    """Return (points, num_classes) probabilities; None if the learner has none, or some of other classes."""
+
+    def places() -> npt.NDArray[np.int64] | None:
+        classes = np.asarray(learner.classes_)
+        known = classes.ndim == 1 and set(classes.tolist()) <= set(range(num_classes))
+        return classes.astype(np.int64) if known else None
+
+    if (columns := attempt(places)) is None:
         return None
     said = _asked(learner, "predict_proba", points)
-    if said is None or said.shape != (len(points), len(places)):
+    if said is None or said.shape != (len(points), len(columns)):
         return None
     probabilities = np.zeros((len(points), num_classes))
-    probabilities[:, places] = said
+    probabilities[:, columns] = said
     return probabilities
 
 
-def _places(learner: Any, num_classes: int) -> npt.NDArray[np.int64] | None:
-    """Return the classes that a learner has probabilities of; None if some are not among the public ones."""
-    classes = np.asarray(learner.classes_)
-    known = classes.ndim == 1 and set(classes.tolist()) <= set(range(num_classes))
-    return classes.astype(np.int64) if known else None
-
-
 def _asked(learner: Any, method: str, points: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
-    """Return what a learner says about points; None if it cannot, or fails.
+    """Return what a learner says about points, None if it fails.
 
-    It gets a copy of the points: one that scales them in place must not change what the next one sees.
+    It gets a copy of the points: a learner that scales them in place must not change what the next one sees.
     """
 
     def said() -> npt.NDArray[np.float64]:
-        with _apart(0):  # a constant does: no teacher goes on where another stopped
+        with _apart(0):  # every teacher starts from the same state
             return np.asarray(getattr(learner, method)(points.copy())).astype(np.float64)
 
     return None if learner is None else attempt(said)

@@ -1,9 +1,8 @@
 """Any learner as a teacher: scikit-learn estimators, gradient boosting, XGBoost-like objects, a user's callable.
 
 A learner is anything with `fit(features, labels)` and `predict(features)`; one is built for every shard and sees that shard
-alone. A shard without records, and a learner that fails, abstain and stop nobody. A learner may even end its process (a crash in
-native code, `os._exit`): with several workers it abstains too; with one worker there is no process but this one. A shard with one
-class needs no learner: its teacher votes for that class.
+alone. The teacher of a shard with one class votes for that class. A teacher without records, or whose learner fails, abstains,
+and the others continue. With several workers a learner may even end its process (a crash in native code, `os._exit`).
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from teacher_student.teachers.learner_jobs import (
     Votes,
     build_learner,
     fit_learner,
+    has_argument,
     learner_scores,
     learner_votes,
-    takes_weights,
 )
+from teacher_student.teachers.randomness import shard_seed
 from teacher_student.teachers.records import ShardedRecords
-from teacher_student.teachers.seeds import shard_seed
 
 _BLOCK = 16_384
 _CHUNK = 64
@@ -79,12 +78,12 @@ class LearnerEnsemble:
 
 
 def _computed(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], num_workers: int, silent: Any) -> list[Any]:
-    """Return what `function` returns for every one of `calls`; `silent` where that ends its process or cannot be sent back."""
+    """Return the results of `function` for all `calls`; `silent` where a call ends its process or its result cannot be sent."""
     results: list[Any] = []
     waiting = iter(calls)
     while group := list(islice(waiting, _CHUNK)):
         together = _in_workers(function, group, num_workers)
-        if together is None:  # each by itself: who fails now has nobody else to blame
+        if together is None:  # each call alone, so that only the one at fault fails
             alone = [_in_workers(function, [call], num_workers) for call in group]
             together = [silent if found is None else found[0] for found in alone]
         results += together
@@ -92,9 +91,9 @@ def _computed(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], nu
 
 
 def _in_workers(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], num_workers: int) -> list[Any] | None:
-    """Return what `function` returns for every call; None if a worker fails."""
+    """Return the results of `function` for all calls; None if a worker fails."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # joblib tells of workers that grow or end
+        warnings.simplefilter("ignore")  # joblib warns of workers that grow or end
         return attempt(lambda: list(Parallel(n_jobs=num_workers)(delayed(function)(*call) for call in calls)))
 
 
@@ -120,13 +119,13 @@ def train_learners(
         learner: a scikit-learn estimator (copied, never fitted itself), or a callable that builds a learner; a callable with an
             argument named `seed` gets the teacher's seed, and a `random_state` parameter is set to it.
         num_classes: number of classes, public.
-        weights: (n,) what each record counts, each from its own record and public values alone, for learners whose `fit` takes
+        weights: (n,) weights of the records, each from its own record and public values alone, for learners whose `fit` takes
             `sample_weight`; None for 1 each. Private.
         master_seed: every teacher's seed is a keyed hash of it and the shard's index.
         num_workers: processes; -1 for all cores. The result does not depend on it.
 
     Raises:
-        ArgumentError: bad records, or an object that is no learner.
+        ArgumentError: bad records, or an object that is not a learner.
     """
     classes = arguments.positive_integer("num_classes", num_classes, minimum=2)
     seed = arguments.positive_integer("master_seed", master_seed, minimum=0)
@@ -134,19 +133,12 @@ def train_learners(
     check_learner(learner, weighted=records.weights is not None)
     flat, classes_of, rows = records.features.numpy(), records.labels.numpy(), records.order.numpy()
     counts = None if records.weights is None else records.weights.numpy()
-    bounds = records.offsets.tolist()
-    shards = ((rows[low:high], shard) for shard, (low, high) in enumerate(pairwise(bounds)))
-    calls = (
-        (
-            learner,
-            flat[mine],
-            classes_of[mine],
-            classes,
-            shard_seed(seed, shard, "learner"),
-            None if counts is None else counts[mine],
-        )
-        for mine, shard in shards
-    )
+
+    def job(shard: int, mine: npt.NDArray[np.int64]) -> tuple[Any, ...]:
+        drawn = shard_seed(seed, shard, "learner")
+        return learner, flat[mine], classes_of[mine], classes, drawn, None if counts is None else counts[mine]
+
+    calls = (job(shard, rows[low:high]) for shard, (low, high) in enumerate(pairwise(records.offsets.tolist())))
     nobody = (learner, flat[:0], classes_of[:0], classes, 0)
     if _in_workers(fit_learner, [nobody], num_workers) is None:
         raise ArgumentError(
@@ -156,10 +148,10 @@ def train_learners(
 
 
 def check_learner(learner: Any, *, weighted: bool = False) -> None:
-    """Try to build one, without records.
+    """Build a learner without records, and refuse what is not one.
 
     Raises:
-        ArgumentError: an object that is no learner, or that cannot weigh records where they are weighted.
+        ArgumentError: an object that is not a learner, or that does not take weights where records are weighted.
     """
     try:
         built = build_learner(learner, 0)
@@ -168,5 +160,5 @@ def check_learner(learner: Any, *, weighted: bool = False) -> None:
         raise ArgumentError(f"learner must build without records, but: {reason}") from error
     if not (callable(getattr(built, "fit", None)) and callable(getattr(built, "predict", None))):
         raise ArgumentError(f"learner must have, or build something with, fit and predict; got {type(built).__name__}")
-    if weighted and not takes_weights(built):
+    if weighted and not has_argument(built.fit, "sample_weight"):
         raise ArgumentError(f"learner must take sample_weight in fit where records are weighted, got {type(built).__name__}")

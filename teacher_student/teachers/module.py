@@ -8,8 +8,8 @@ every teacher's last bit, are the same on any number of devices.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import lightning
 import numpy as np
@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.labels import ABSTAIN, vote_type
-from teacher_student.teachers.chunk import ChunkTrainer, Save, TrainedChunk, UnfinishedChunk, score_chunk, train_chunk
+from teacher_student.teachers.chunk import ChunkTrainer, Save, UnfinishedChunk, score_chunk, train_chunk
 from teacher_student.teachers.engines import Engine, Network, initial_stack
-from teacher_student.teachers.records import ChunkRecords, ShardedRecords
+from teacher_student.teachers.records import ChunkRecords
 from teacher_student.teachers.settings import TrainingSettings
 from teacher_student.teachers.store import TeacherStore
 
@@ -29,37 +28,31 @@ from teacher_student.teachers.store import TeacherStore
 _SCORES_PER_PASS = 2**22
 
 
-class ChunkQueue:
-    """Feeds a trainer one chunk's records in each epoch; a negative number stands for an epoch without work."""
+class OneBatchPerEpoch:
+    """Feeds a Lightning loop one of `batches` in each epoch. Not a list: Lightning would take its members for loaders."""
 
-    def __init__(self, records: ShardedRecords, numbers: Sequence[int], chunk: int, num_classes: int) -> None:
-        self._records, self._numbers, self._chunk, self._num_classes = records, list(numbers), chunk, num_classes
-        self._next = 0
-
-    def __len__(self) -> int:
-        return 1
-
-    def __iter__(self) -> Iterator[tuple[int, ChunkRecords | None]]:
-        number = self._numbers[self._next]
-        self._next += 1
-        if number < 0:
-            yield number, None
-            return
-        last = min((number + 1) * self._chunk, self._records.num_teachers)
-        yield number, self._records.chunk(number * self._chunk, last, self._num_classes)
-
-
-class PointBlock:
-    """Feeds a trainer one block of public points. Not a list: Lightning would take its members for loaders."""
-
-    def __init__(self, points: Tensor) -> None:
-        self._points = points
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self._batches = iter(batches)
 
     def __len__(self) -> int:
         return 1
 
-    def __iter__(self) -> Iterator[Tensor]:
-        yield self._points
+    def __iter__(self) -> Iterator[Any]:
+        yield next(self._batches)
+
+
+class Reading(NamedTuple):
+    """What is read from the teachers' class scores.
+
+    Attributes:
+        read: makes (teachers, points) or (teachers, points, num_classes) values of (teachers, points, num_classes) scores.
+        dtype: of the values.
+        silent: value of a teacher that abstains, and of one whose scores of a point are not finite.
+    """
+
+    read: Callable[[Tensor], Tensor]
+    dtype: torch.dtype
+    silent: float
 
 
 class TeacherEnsemble(lightning.LightningModule):
@@ -108,15 +101,15 @@ class TeacherEnsemble(lightning.LightningModule):
         return -(-self.num_teachers // self.chunk)
 
     def shards_of(self, number: int) -> range:
-        """Indices of the teachers in a chunk."""
+        """Return the indices of the teachers in a chunk."""
         return range(number * self.chunk, min((number + 1) * self.chunk, self.num_teachers))
 
     def chunks_of_rank(self, rank: int, world_size: int) -> list[int]:
-        """Numbers of the chunks that a rank trains."""
+        """Return the numbers of the chunks that a rank trains."""
         return list(range(rank, self.num_chunks, world_size))
 
     def configure_optimizers(self) -> list[torch.optim.Optimizer]:
-        """None for Lightning: every chunk has its own, over the chunk's tensors."""
+        """Give Lightning none: every chunk has its own, over the chunk's tensors."""
         return []
 
     def on_fit_start(self) -> None:
@@ -129,7 +122,7 @@ class TeacherEnsemble(lightning.LightningModule):
             raise ArgumentError(f"chunk must be the same on every rank, got {first} and {self.chunk}; set it")
 
     def training_step(self, batch: tuple[int, ChunkRecords | None], batch_idx: int) -> None:  # noqa: ARG002
-        """Train one chunk from its start to its last step, and keep it."""
+        """Train one chunk from its start to its last step, and keep it; without records, do nothing."""
         number, records = batch
         if records is None:
             return
@@ -145,7 +138,7 @@ class TeacherEnsemble(lightning.LightningModule):
             self.trainer.logger.log_metrics({"teachers/loss": float(mean.nan_to_num(0.0))}, step=shards.stop)
 
     def _saver(self, number: int) -> Save:
-        """Keep the unfinished chunk every `save_seconds`, so that a killed training loses no more."""
+        """Return what keeps the unfinished chunk every `save_seconds`, so that a killed training loses no more."""
         last = time.monotonic()
 
         def save(unfinished: Callable[[], UnfinishedChunk]) -> None:
@@ -156,38 +149,30 @@ class TeacherEnsemble(lightning.LightningModule):
 
         return save
 
-    def predict_step(self, batch: Tensor, batch_idx: int) -> Tensor:  # noqa: ARG002
-        """Return the votes (points, num_teachers) of this rank's teachers on public points; -1 abstains, or is not here.
+    def predict_step(self, batch: tuple[Tensor, Reading, Sequence[int]], batch_idx: int) -> list[Tensor]:  # noqa: ARG002
+        """Return what the teachers of some chunks say of public points.
 
-        Their type is that of `vote_type`.
+        Args:
+            batch: (points, ...), what is read, and the numbers of the chunks.
+            batch_idx: not used.
+
+        Returns:
+            For each chunk values (teachers, points, ...), on the CPU.
         """
-        votes = torch.full((len(batch), self.num_teachers), ABSTAIN, dtype=self._vote_type)
-        world_size = self.trainer.world_size if self._trainer is not None else 1
-        for number in self.chunks_of_rank(self.global_rank if world_size > 1 else 0, world_size):
-            shards = self.shards_of(number)
-            votes[:, shards.start : shards.stop] = self._chunk_votes(number, batch)
-        return votes
+        points, reading, numbers = batch
+        return [self._said(number, points, reading) for number in numbers]
 
-    def _chunk_votes(self, number: int, points: Tensor) -> Tensor:
-        trained, votes = self.store.get(number), []
-        for scores in self.chunk_scores(trained, points):
-            chosen = scores.argmax(-1)
-            votes.append(chosen.masked_fill_(~torch.isfinite(scores).all(-1), ABSTAIN).T.to(self._vote_type).cpu())
-        return torch.cat(votes).masked_fill_(trained.abstaining, ABSTAIN)
-
-    @property
-    def _vote_type(self) -> torch.dtype:
-        kind: torch.dtype = getattr(torch, vote_type(self.num_classes).name)
-        return kind
-
-    def chunk_scores(self, trained: TrainedChunk, points: Tensor) -> Iterator[Tensor]:
-        """Yield class scores (teachers, some points, num_classes) of a chunk, in passes that fit into memory.
-
-        NaN where a teacher's network raises.
-        """
+    def _said(self, number: int, points: Tensor, reading: Reading) -> Tensor:
+        trained, parts = self.store.get(number), []
         stack = {name: tensor.to(points.device) for name, tensor in trained.stack.items()}
         for part in self.passes(points, len(trained.abstaining)):
-            yield score_chunk(self.engine, stack, part, trained.abstaining, self.num_classes)
+            scores = score_chunk(self.engine, stack, part, trained.abstaining, self.num_classes)
+            values = reading.read(scores)
+            values[~torch.isfinite(scores).all(-1)] = reading.silent
+            parts.append(values.to("cpu", reading.dtype))
+        said = torch.cat(parts, dim=1)
+        said[trained.abstaining] = reading.silent
+        return said
 
     def passes(self, points: Tensor, num_teachers: int) -> Sequence[Tensor]:
         """Split points so that the scores of `num_teachers` on each part fit into memory; public sizes decide."""
@@ -205,15 +190,3 @@ class TeacherEnsemble(lightning.LightningModule):
     def abstaining(self) -> npt.NDArray[np.bool_]:
         """Return (num_teachers,) bool: teachers that never vote. Private."""
         return np.concatenate([self.store.get(number).abstaining.numpy() for number in range(self.num_chunks)])
-
-    def manifest(self) -> dict[str, Any]:
-        """Return what trained these teachers, JSON-able."""
-        return {
-            "num_teachers": self.num_teachers,
-            "num_classes": self.num_classes,
-            "master_seed": self.master_seed,
-            "settings": self.settings.to_dict(),
-            "network": str(self.network()),
-            "engine": self.engine.name,
-            "chunk": self.chunk,
-        }

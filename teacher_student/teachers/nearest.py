@@ -1,11 +1,11 @@
-"""On which public points a teacher knows what it says: those nearest to its own records.
+"""The public points on which a teacher votes, where each has few votes: those nearest to its own records.
 
 A teacher of a few records has seen a few classes and votes for one of them everywhere. Far from its records its vote says
-nothing, and on such points it had better abstain: `teacher_student.privacy.noisy_fraction` says what `votes_per_teacher` saves.
-Which points those are follows from the shard's own records and public points alone, whatever the learner.
+nothing, and it should abstain: `teacher_student.privacy.noisy_fraction` says what `votes_per_teacher` saves. The choice of points
+is a function of the shard's own records and of public points alone, whatever the learner.
 
-Distances are sums over the columns in their order, each from correctly rounded products, so that a record's have the same bits
-whatever records stand beside it (see `PublicProjection.apply`).
+Distances are sums over the columns in their order, each from correctly rounded products, so that the distances of a record have
+the same bits whatever records stand beside it (see `PublicProjection.apply`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def nearest_points(
     """Return (num_teachers, number) positions of the points nearest to any record of each shard. Private.
 
     Args:
-        features: (n, ...) of the records; one that is not finite is near no point.
+        features: (n, ...) of the records; a record that is not finite is infinitely far from every point.
         order: (n,) record positions, shard after shard.
         offsets: (num_teachers + 1,), rising from 0.
         points: (m, ...) public, of the same shape.
-        number: how many of them, at most m. Of points equally far the first ones; a shard without records gets some too.
+        number: how many of them, at most m; the first ones of equally distant points. A shard without records gets some too.
 
     Raises:
         ArgumentError: more than there are points.

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.teachers.seeds import shard_seed
+from teacher_student.teachers.randomness import shard_seed
 
 # Permutations of a small shard are drawn this many positions at a time: one generator then serves many passes.
 _POSITIONS_PER_DRAW = 4096
@@ -35,7 +36,7 @@ class ChunkRecords:
         sizes: rows of every shard; 0 for an empty one.
         shards: index of every shard, which is its teacher's index.
         unusable: (teachers,) bool: no records, or labels that are no class. Such a teacher abstains.
-        weights: (records + 1,) what each record's loss counts, or None for 1 each.
+        weights: (records + 1,) factors of the records' losses, or None for 1 each.
     """
 
     features: Tensor
@@ -53,8 +54,7 @@ class ChunkRecords:
 
     def to(self, device: torch.device) -> ChunkRecords:
         """Return the chunk on `device`; Lightning calls this."""
-        given = ("features", "labels", "unusable") if self.weights is None else ("features", "labels", "unusable", "weights")
-        moved = {name: getattr(self, name).to(device) for name in given}
+        moved: dict[str, Any] = {name: each.to(device) for name, each in vars(self).items() if isinstance(each, Tensor)}
         return dataclasses.replace(self, **moved)
 
 
@@ -67,7 +67,7 @@ class ShardedRecords:
         labels: (n,) int64.
         order: (n,) int64, positions in `features`.
         offsets: (num_teachers + 1,) int64, rising from 0.
-        weights: (n,) what each record's loss counts, from that record alone; or None for 1 each.
+        weights: (n,) factors of the records' losses, each from its own record alone; or None for 1 each.
     """
 
     features: Tensor
@@ -81,22 +81,21 @@ class ShardedRecords:
         """Check the arrays and wrap them without a copy.
 
         Raises:
-            ArgumentError: lengths that disagree, or offsets that are no partition.
+            ArgumentError: lengths that disagree, or offsets that do not cut `order` into shards.
         """
-        flat = _tensor("features", features)
+        flat = as_tensor("features", features)
         if flat.dtype != torch.uint8 and not flat.is_floating_point():
             raise ArgumentError(f"features must be floating-point numbers or uint8, got {flat.dtype}")
-        positions, bounds = _tensor("order", order).long(), _tensor("offsets", offsets).long()
-        counts = None if weights is None else _tensor("weights", weights).float()
-        records = cls(flat, _tensor("labels", labels).long(), positions, bounds, counts)
+        positions, bounds = as_tensor("order", order).long(), as_tensor("offsets", offsets).long()
+        counts = None if weights is None else as_tensor("weights", weights).float()
+        records = cls(flat, as_tensor("labels", labels).long(), positions, bounds, counts)
         records._check()
         return records
 
     def _check(self) -> None:
-        if self.features.ndim < 2 or len(self.labels) != len(self.features):
-            raise ArgumentError(
-                f"features and labels must hold one row for each record, got {len(self.features)} and {len(self.labels)}"
-            )
+        lengths = len(self.features), len(self.labels)
+        if self.features.ndim < 2 or lengths[0] != lengths[1]:
+            raise ArgumentError(f"features and labels must hold one row for each record, got {lengths[0]} and {lengths[1]}")
         if self.weights is not None and self.weights.shape != self.labels.shape:
             raise ArgumentError(f"weights must hold one number for each record, got shape {tuple(self.weights.shape)}")
         offsets = self.offsets
@@ -128,18 +127,18 @@ class ShardedRecords:
         return ChunkRecords(features, labels, tuple(starts), tuple(sizes), tuple(range(first, last)), unusable, weights)
 
     def fingerprint(self) -> str:
-        """Hash of all records and their assignment: private, it recognises the data of an interrupted training."""
+        """Return a hash of all records and their assignment, which recognises the data of an interrupted training. Private."""
         digest = hashlib.blake2b(digest_size=16)
         weights = () if self.weights is None else (self.weights,)
         for tensor in (self.offsets, self.order, self.labels, self.features, *weights):
             digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
-            if tensor.numel():  # an empty array has no bytes to look at
+            if tensor.numel():  # the memory of an empty array cannot be cast
                 digest.update(np.ascontiguousarray(tensor.numpy()).data.cast("B"))
         return digest.hexdigest()
 
 
-def _tensor(name: str, value: object) -> Tensor:
-    """Wrap an array without a copy, one on disk (`np.memmap`) included; it is only ever read. A device's tensor is fetched."""
+def as_tensor(name: str, value: object) -> Tensor:
+    """Return an array of real numbers as a tensor: without a copy, except from a device, and also from disk (`np.memmap`)."""
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*not writable", category=UserWarning)
@@ -155,8 +154,8 @@ def _usable(labels: Tensor, num_classes: int) -> bool:
     return len(labels) > 0 and int(labels.min()) >= 0 and int(labels.max()) < num_classes
 
 
-class ShardPasses:
-    """Positions within one shard: pass after pass, each a fresh permutation, readable from any point.
+class ShardSampler:
+    """Positions within one shard: an endless sequence of passes, each a fresh permutation, readable from any point.
 
     Args:
         size: records in the shard (at least 1).
@@ -165,20 +164,20 @@ class ShardPasses:
     """
 
     def __init__(self, size: int, master_seed: int, shard: int) -> None:
-        self._size, self._seed = size, shard_seed(master_seed, shard, "order")
+        self.size, self._seed = size, shard_seed(master_seed, shard, "order")
         self._passes = max(1, _POSITIONS_PER_DRAW // size)
         self._drawn: tuple[int, npt.NDArray[np.int64]] | None = None
 
     def _draw(self, block: int) -> npt.NDArray[np.int64]:
         if self._drawn is None or self._drawn[0] != block:
             generator = np.random.Generator(np.random.PCG64(shard_seed(self._seed, block, "passes")))
-            passes = np.tile(np.arange(self._size), (self._passes, 1))
+            passes = np.tile(np.arange(self.size), (self._passes, 1))
             self._drawn = block, generator.permuted(passes, axis=1).reshape(-1)
         return self._drawn[1]
 
     def take(self, first: int, count: int) -> npt.NDArray[np.int64]:
-        """Return positions `first` to `first + count` - 1 of the endless sequence."""
-        span = self._passes * self._size
+        """Return positions `first` to `first + count` - 1 of the sequence."""
+        span = self._passes * self.size
         blocks = range(first // span, (first + count - 1) // span + 1)
         drawn = np.concatenate([self._draw(block) for block in blocks])
         return drawn[first - blocks[0] * span :][:count]
@@ -197,16 +196,14 @@ class ChunkBatches:
         self._batch_size = batch_size
         self._starts = records.starts
         self._dummy = len(records.labels) - 1
-        self._passes = [
-            ShardPasses(size, master_seed, shard) if size else None
-            for size, shard in zip(records.sizes, records.shards, strict=True)
-        ]
+        shards = zip(records.sizes, records.shards, strict=True)
+        self._samplers = [ShardSampler(size, master_seed, shard) if size else None for size, shard in shards]
 
     def rows(self, first_step: int, num_steps: int) -> Tensor:
         """Return int64 rows (num_steps, teachers, batch_size) into the chunk's features."""
         count = num_steps * self._batch_size
-        rows = np.full((len(self._passes), count), self._dummy, dtype=np.int64)
-        for row, start, passes in zip(rows, self._starts, self._passes, strict=True):
-            if passes is not None:
-                np.add(passes.take(first_step * self._batch_size, count), start, out=row)
+        rows = np.full((len(self._samplers), count), self._dummy, dtype=np.int64)
+        for row, start, sampler in zip(rows, self._starts, self._samplers, strict=True):
+            if sampler is not None:
+                np.add(sampler.take(first_step * self._batch_size, count), start, out=row)
         return torch.from_numpy(rows).reshape(-1, num_steps, self._batch_size).transpose(0, 1).contiguous()

@@ -37,7 +37,7 @@ class TrainingSettings:
         precision: "float32", "float64", or "bfloat16" (products in bfloat16, parameters in float32; no loss scaling).
         engine: "auto", "batched", "vmap" or "sequential".
         chunk: teachers in flight; None for the rule (by cache on a CPU, by memory elsewhere).
-        augment: None, or an augmentation from `teacher_student.teachers.augment`.
+        augment: None, or an augmentation such as `ShiftAndFlip`.
         compile: compile the step of the vmap engine.
     """
 
@@ -58,11 +58,7 @@ class TrainingSettings:
     compile: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range, and what would couple teachers.
-
-        Raises:
-            ArgumentError: a value out of range.
-        """
+        """Refuse what is out of range, and what would couple teachers."""
         if isinstance(self.schedule, str) and self.schedule in ("plateau", "reduce_on_plateau"):
             raise ArgumentError("schedule must not follow a measured loss, which would couple teachers; use cosine or linear")
         for name, options in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("engine", ENGINES)):
@@ -80,23 +76,17 @@ class TrainingSettings:
             arguments.positive_number("clip_norm", self.clip_norm)
         if self.chunk is not None:
             arguments.positive_integer("chunk", self.chunk)
-        self._check_decay()
-
-    def _check_decay(self) -> None:
-        values = self.weight_decay if isinstance(self.weight_decay, list | tuple) else (self.weight_decay,)
-        for value in values:
-            if arguments.finite_number("weight_decay", value) < 0:
-                raise ArgumentError(f"weight_decay must be a number of at least 0, got {value!r}")
-        if isinstance(self.weight_decay, list):
-            object.__setattr__(self, "weight_decay", tuple(float(value) for value in self.weight_decay))
+        rates = self.weight_decay if isinstance(self.weight_decay, list | tuple) else [self.weight_decay]
+        decays = tuple(arguments.number_at_least_zero("weight_decay", rate) for rate in rates)
+        object.__setattr__(self, "weight_decay", decays if rates is self.weight_decay else decays[0])
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of parameters and features."""
+        """The type of parameters and features."""
         return torch.float64 if self.precision == "float64" else torch.float32
 
     def learning_rate_at(self, step: int) -> float:
-        """Learning rate of `step` (from 0), a function of public constants.
+        """Return the learning rate of `step` (from 0), a function of public constants.
 
         >>> TrainingSettings(learning_rate=1.0, steps=100, schedule="linear").learning_rate_at(25)
         0.75
@@ -108,7 +98,7 @@ class TrainingSettings:
         return self.learning_rate * shares[self.schedule]
 
     def decays(self, num_teachers: int) -> list[float]:
-        """Weight decay of every teacher.
+        """Return the weight decay of every teacher.
 
         Raises:
             ArgumentError: a list of another length.
@@ -135,6 +125,4 @@ class TrainingSettings:
         if unknown := sorted(map(str, set(values) - known)):
             raise ArgumentError(f"training settings must be among {', '.join(sorted(known))}; got {unknown[0]!r}")
         kept = {name: value for name, value in values.items() if name != "augment"}
-        if isinstance(kept.get("weight_decay"), list):
-            kept["weight_decay"] = tuple(kept["weight_decay"])
         return cls(**kept)

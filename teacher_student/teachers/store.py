@@ -1,14 +1,13 @@
 """Where finished teachers are kept: in memory, or in a folder of safetensors files and one JSON manifest. No pickle.
 
 A folder holds one file for each finished chunk, written whole and then renamed, so a killed training leaves only whole chunks
-and goes on after them. Everything in it is private.
+and continues after them. Everything in it is private.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,48 +24,36 @@ _MANIFEST = "manifest.json"
 _FORMAT = 1
 
 
-class TeacherStore(ABC):
-    """Finished chunks by number."""
-
-    @abstractmethod
-    def finished(self) -> set[int]:
-        """Numbers of the chunks that are kept."""
-
-    @abstractmethod
-    def put(self, number: int, chunk: TrainedChunk) -> None:
-        """Keep a finished chunk."""
-
-    @abstractmethod
-    def get(self, number: int) -> TrainedChunk:
-        """Return a finished chunk."""
-
-    def put_unfinished(self, number: int, chunk: UnfinishedChunk) -> None:  # noqa: B027  a store in memory has no use for it
-        """Keep a chunk between two steps, if the store outlives the process."""
-
-    def get_unfinished(self, number: int) -> UnfinishedChunk | None:  # noqa: ARG002
-        """Return an unfinished chunk, if there is one."""
-        return None
-
-
-class MemoryStore(TeacherStore):
-    """All teachers in memory."""
+class TeacherStore:
+    """Finished chunks by number, in memory."""
 
     def __init__(self) -> None:
         self._chunks: dict[int, TrainedChunk] = {}
 
     def finished(self) -> set[int]:
-        """See `TeacherStore.finished`."""
+        """Return the numbers of the chunks that are kept."""
         return set(self._chunks)
 
     def put(self, number: int, chunk: TrainedChunk) -> None:
-        """See `TeacherStore.put`."""
+        """Keep a finished chunk."""
         self._chunks[number] = chunk
 
     def get(self, number: int) -> TrainedChunk:
-        """See `TeacherStore.get`."""
+        """Return a finished chunk.
+
+        Raises:
+            ArgumentError: it is missing or damaged.
+        """
         if number not in self._chunks:
             raise ArgumentError("checkpoint_dir must be set to read teachers that another process trained")
         return self._chunks[number]
+
+    def put_unfinished(self, number: int, chunk: UnfinishedChunk) -> None:
+        """Keep a chunk between two steps, if the store outlives the process."""
+
+    def get_unfinished(self, number: int) -> UnfinishedChunk | None:  # noqa: ARG002
+        """Return an unfinished chunk, if there is one."""
+        return None
 
 
 class FolderStore(TeacherStore):
@@ -80,52 +67,57 @@ class FolderStore(TeacherStore):
         self.folder = file_path("checkpoint_dir", folder)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def _path(self, number: int) -> Path:
-        return self.folder / f"chunk_{number:06d}.safetensors"
+    def _path(self, number: int, kind: str = "chunk") -> Path:
+        return self.folder / f"{kind}_{number:06d}.safetensors"
 
     def finished(self) -> set[int]:
         """See `TeacherStore.finished`."""
         return {int(path.stem.removeprefix("chunk_")) for path in self.folder.glob("chunk_*.safetensors")}
 
     def put(self, number: int, chunk: TrainedChunk) -> None:
-        """Write the chunk beside its place, then rename it."""
-        tensors = {f"teacher.{name}": tensor.contiguous() for name, tensor in chunk.stack.items()}
-        tensors |= {"abstaining": chunk.abstaining, "losses": chunk.losses}
-        self._write(self._path(number), tensors)
-        self._unfinished(number).unlink(missing_ok=True)
+        """See `TeacherStore.put`."""
+        self._write(self._path(number), chunk.stack, {"abstaining": chunk.abstaining, "losses": chunk.losses})
+        self._path(number, "unfinished").unlink(missing_ok=True)
 
-    @staticmethod
-    def _write(path: Path, tensors: dict[str, Tensor]) -> None:
-        draft = path.with_suffix(f".{os.getpid()}.part")
-        save_file(tensors, draft)
-        draft.replace(path)
-
-    def _unfinished(self, number: int) -> Path:
-        return self.folder / f"unfinished_{number:06d}.safetensors"
+    def get(self, number: int) -> TrainedChunk:
+        """See `TeacherStore.get`."""
+        stack, others = self._read(self._path(number))
+        return TrainedChunk(stack, others["abstaining"].bool(), others["losses"])
 
     def put_unfinished(self, number: int, chunk: UnfinishedChunk) -> None:
         """See `TeacherStore.put_unfinished`."""
-        tensors = {f"teacher.{name}": tensor.cpu().contiguous() for name, tensor in chunk.stack.items()}
-        tensors |= {f"optimizer.{place}.{name}": value.cpu().contiguous() for (place, name), value in chunk.optimizer.items()}
-        self._write(self._unfinished(number), {**tensors, "step": torch.tensor(chunk.step)})
+        optimizer = {f"optimizer.{place}.{name}": value for (place, name), value in chunk.optimizer.items()}
+        self._write(self._path(number, "unfinished"), chunk.stack, {**optimizer, "step": torch.tensor(chunk.step)})
 
     def get_unfinished(self, number: int) -> UnfinishedChunk | None:
         """See `TeacherStore.get_unfinished`."""
-        if not self._unfinished(number).exists():
+        path = self._path(number, "unfinished")
+        if not path.exists():
             return None
-        tensors = _read(self._unfinished(number))
-        parts = {tuple(name.split(".", 2)[1:]): tensor for name, tensor in tensors.items() if name.startswith("optimizer.")}
-        optimizer = {(int(place), name): tensor for (place, name), tensor in parts.items()}
-        return UnfinishedChunk(int(tensors["step"]), _stack(tensors), optimizer)
+        stack, others = self._read(path)
+        step, optimizer = int(others.pop("step")), {}
+        for key, value in others.items():
+            _, place, name = key.split(".", 2)
+            optimizer[int(place), name] = value
+        return UnfinishedChunk(step, stack, optimizer)
 
-    def get(self, number: int) -> TrainedChunk:
-        """Read a chunk.
+    @staticmethod
+    def _write(path: Path, stack: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> None:
+        """Write a file beside its place, then rename it."""
+        tensors = {**{f"teacher.{name}": tensor for name, tensor in stack.items()}, **others}
+        draft = path.with_suffix(f".{os.getpid()}.part")
+        save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, draft)
+        draft.replace(path)
 
-        Raises:
-            ArgumentError: the file is missing or damaged.
-        """
-        tensors = _read(self._path(number))
-        return TrainedChunk(_stack(tensors), tensors["abstaining"].bool(), tensors["losses"])
+    @staticmethod
+    def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the stack of a file, and its other tensors."""
+        try:
+            tensors: dict[str, Tensor] = load_file(path)
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            raise ArgumentError(f"checkpoint_dir must hold whole chunks, cannot read {path.name}; remove that file") from error
+        names = {name: name.removeprefix("teacher.") for name in tensors if name.startswith("teacher.")}
+        return {names[key]: tensors[key] for key in names}, {key: tensors[key] for key in tensors if key not in names}
 
     def read_manifest(self) -> dict[str, Any] | None:
         """Return the manifest, or None where training has not begun.
@@ -145,7 +137,7 @@ class FolderStore(TeacherStore):
         return manifest
 
     def begin(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """Write the manifest, or check it against the one of an interrupted training, whose engine and chunk then hold.
+        """Write the manifest, or check it against that of an interrupted training, whose engine and chunk are then kept.
 
         Raises:
             ArgumentError: the folder holds teachers of other data, settings or seed.
@@ -160,20 +152,3 @@ class FolderStore(TeacherStore):
             if name not in ("engine", "chunk", "versions") and kept.get(name) != value:
                 raise ArgumentError(f"checkpoint_dir must be empty or hold the same training, its {name} differs")
         return kept
-
-
-def _stack(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix("teacher."): tensor for name, tensor in tensors.items() if name.startswith("teacher.")}
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    try:
-        tensors: dict[str, Tensor] = load_file(path)
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise ArgumentError(f"checkpoint_dir must hold whole chunks, cannot read {path.name}; remove that file") from error
-    return tensors
-
-
-def versions() -> dict[str, str]:
-    """Versions that can change a teacher's last bit."""
-    return {"torch": str(torch.__version__)}

@@ -1,31 +1,25 @@
-"""The teachers' two doors: `train_teachers` takes private records, `predict_votes` takes public points."""
+"""Training of networks as teachers: `train_teachers` takes private records, `load_teachers` a folder of trained teachers."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from teacher_student import arguments
 from teacher_student.arguments import ArgumentError
-from teacher_student.teachers.chunk import as_numbers, rehearse, untrained
-from teacher_student.teachers.engines import Engine, Network, build_engine, chunk_size, initial_stack
-from teacher_student.teachers.module import ChunkQueue, PointBlock, TeacherEnsemble
-from teacher_student.teachers.progress import Report
-from teacher_student.teachers.records import ShardedRecords, _tensor
+from teacher_student.teachers.chunk import rehearse
+from teacher_student.teachers.engines import Network, build_engine, chunk_size, initial_stack, num_classes_of
+from teacher_student.teachers.module import OneBatchPerEpoch, TeacherEnsemble
+from teacher_student.teachers.records import ChunkRecords, ShardedRecords
 from teacher_student.teachers.settings import TrainingSettings
-from teacher_student.teachers.store import FolderStore, MemoryStore, TeacherStore, versions
-from teacher_student.teachers.strategy import first_rank_first, gathered_votes
-from teacher_student.teachers.trainer import build_trainer, device_of, quiet
+from teacher_student.teachers.store import FolderStore, TeacherStore
+from teacher_student.teachers.trainer import Report, build_trainer, device_of, first_rank_first, quiet
 
-_BLOCK = 16_384
 _MOST_TEACHERS = 10**7
 
 
@@ -57,13 +51,13 @@ def train_teachers(
         offsets: (num_teachers + 1,), rising from 0.
         network: builds one teacher's network; its random start is drawn from the teacher's seed.
         settings: public constants of the training.
-        weights: (n,) what each record's loss counts, each from its own record and public values alone; None for 1 each. Private.
+        weights: (n,) factors of the records' losses, each from its own record and public values alone; None for 1 each. Private.
         master_seed: every teacher's seed is a keyed hash of it and the shard's index.
         trainer_options: for Lightning's Trainer: accelerator, devices, strategy, num_nodes, callbacks.
-        checkpoint_dir: keeps finished chunks there, and goes on after them if it holds some of the same training. It is private.
+        checkpoint_dir: keeps finished chunks, and continues after those of the same training that it holds. Private.
         logger: Lightning logger for private curves, or None.
         report: called with (teachers done, teachers in all, seconds left) after every chunk; None for a progress bar.
-        save_seconds: a chunk that takes longer is kept in `checkpoint_dir` between two steps this often.
+        save_seconds: how often an unfinished chunk is kept in `checkpoint_dir`.
 
     Returns:
         The ensemble, on the CPU or in `checkpoint_dir`.
@@ -74,16 +68,20 @@ def train_teachers(
     settings = settings or TrainingSettings()
     records = ShardedRecords.of(features, labels, order, offsets, weights)
     seed = arguments.positive_integer("master_seed", master_seed, minimum=0)
-    store: TeacherStore = MemoryStore() if checkpoint_dir is None else FolderStore(checkpoint_dir)
+    save_seconds = arguments.finite_number("save_seconds", save_seconds)
+    store = TeacherStore() if checkpoint_dir is None else FolderStore(checkpoint_dir)
     trainer = build_trainer(trainer_options, logger=logger, report=report)
-    ensemble = _build(network, settings, records, seed, trainer, store)
+
+    def build(settings: TrainingSettings) -> TeacherEnsemble:
+        sizes = _rehearsed(network, settings, tuple(records.features.shape[1:]), records.num_teachers, trainer)
+        return TeacherEnsemble(network, settings, master_seed=seed, store=store, save_seconds=save_seconds, **sizes)
+
+    ensemble = build(settings)
     if isinstance(store, FolderStore):
         with first_rank_first():
             kept = store.begin(_manifest(ensemble, records))
         if (kept["engine"], kept["chunk"]) != (ensemble.engine.name, ensemble.chunk):
-            settings = dataclasses.replace(settings, engine=kept["engine"], chunk=kept["chunk"])
-            ensemble = _build(network, settings, records, seed, trainer, store)
-    ensemble.save_seconds = arguments.finite_number("save_seconds", save_seconds)
+            ensemble = build(dataclasses.replace(settings, engine=kept["engine"], chunk=kept["chunk"]))
     _fit(ensemble, records, trainer)
     return ensemble
 
@@ -98,17 +96,10 @@ def check_training(
 ) -> None:
     """Refuse what `train_teachers` would refuse, before any record is read or folder made.
 
-    Args:
-        network: builds one teacher's network.
-        settings: public constants of the training.
-        record_shape: of one record.
-        num_teachers: number of shards.
-        trainer_options: for Lightning's Trainer.
-
     Raises:
         ArgumentError: settings or options that couple teachers, or under which the network cannot be trained.
     """
-    settings.decays(arguments.positive_integer("num_teachers", num_teachers, maximum=_MOST_TEACHERS))
+    arguments.positive_integer("num_teachers", num_teachers, maximum=_MOST_TEACHERS)
     shape = tuple(
         arguments.positive_integer("record_shape", size, maximum=_MOST_TEACHERS)
         for size in arguments.listed("record_shape", record_shape)
@@ -118,89 +109,39 @@ def check_training(
 
 def _rehearsed(
     network: Network, settings: TrainingSettings, record_shape: tuple[int, ...], num_teachers: int, trainer: Any
-) -> tuple[Engine, int, int]:
-    """Return an engine that was tried on made-up records, the number of teachers in a chunk, and of classes."""
+) -> dict[str, Any]:
+    """Return an engine that was tried on made-up records, and the ensemble's sizes, by the names of `TeacherEnsemble`."""
+    settings.decays(num_teachers)
     device = device_of(trainer)
     try:
         example = torch.zeros((2, *record_shape), dtype=settings.dtype)
     except RuntimeError as error:
         raise ArgumentError(f"record_shape must be that of a record that fits into memory, got {record_shape}") from error
-    num_classes = _num_classes(network, example)
+    num_classes = num_classes_of(network, example)
     engine = build_engine(network, settings, example, device)
     most = -(-num_teachers // (1 if device.type == "cpu" else trainer.world_size))
     chunk = chunk_size(engine, settings, most, example[0], device)
     rehearse(engine, example[0], device, chunk)
-    return engine, chunk, num_classes
-
-
-def _build(
-    network: Network, settings: TrainingSettings, records: ShardedRecords, seed: int, trainer: Any, store: TeacherStore
-) -> TeacherEnsemble:
-    settings.decays(records.num_teachers)
-    shape = tuple(records.features.shape[1:])
-    engine, chunk, num_classes = _rehearsed(network, settings, shape, records.num_teachers, trainer)
-    return TeacherEnsemble(
-        network,
-        settings,
-        num_teachers=records.num_teachers,
-        num_classes=num_classes,
-        master_seed=seed,
-        engine=engine,
-        chunk=chunk,
-        store=store,
-    )
+    return {"engine": engine, "chunk": chunk, "num_classes": num_classes, "num_teachers": num_teachers}
 
 
 def _manifest(ensemble: TeacherEnsemble, records: ShardedRecords) -> dict[str, Any]:
-    shape = list(records.features.shape[1:])
+    """Return what identifies a training, JSON-able. Private: it holds a hash of the records."""
     first = initial_stack(ensemble.network, ensemble.settings, ensemble.master_seed, (0,))
     start = hashlib.blake2b(b"".join(first[name].numpy().tobytes() for name in sorted(first)), digest_size=16).hexdigest()
     return {
-        **ensemble.manifest(),
-        "record_shape": shape,
+        "num_teachers": ensemble.num_teachers,
+        "num_classes": ensemble.num_classes,
+        "master_seed": ensemble.master_seed,
+        "settings": ensemble.settings.to_dict(),
+        "network": str(ensemble.network()),
+        "engine": ensemble.engine.name,
+        "chunk": ensemble.chunk,
+        "record_shape": list(records.features.shape[1:]),
         "start": start,
         "records": records.fingerprint(),
-        "versions": versions(),
+        "versions": {"torch": str(torch.__version__)},  # it can change a teacher's last bit
     }
-
-
-def check_points(ensemble: TeacherEnsemble, public_features: object) -> Tensor:
-    """Return public points as a tensor.
-
-    An untrained network scores all of them first: what fails on public points alone is refused here, and what fails later
-    follows from a teacher's records and makes it abstain.
-
-    Raises:
-        ArgumentError: no points, or such that the teachers' network does not take.
-    """
-    points = _tensor("public_features", public_features)
-    if points.ndim < 2 or points.is_complex():
-        raise ArgumentError(f"public_features must be (points, ...) numbers, got {points.dtype} of shape {tuple(points.shape)}")
-    with torch.random.fork_rng(devices=[]):
-        _num_classes(ensemble.network, torch.zeros((2, *points.shape[1:]), dtype=ensemble.settings.dtype))
-        try:
-            for part in ensemble.passes(points, 1):
-                ensemble.engine.scores(untrained(ensemble.engine, 1), as_numbers(part, ensemble.settings.dtype).clone())
-        except Exception as error:
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise ArgumentError(f"public_features must be points that the network takes, but it fails: {reason}") from error
-    return points
-
-
-def _num_classes(network: Network, example: Tensor) -> int:
-    """Width of the network's scores, tried on zeros: the class list never comes from the records."""
-    module = network()
-    if not isinstance(module, torch.nn.Module):
-        raise ArgumentError(f"network must be a callable that returns an nn.Module, got {type(module).__name__}")
-    try:
-        with torch.no_grad():
-            scores = module.to(example.dtype).eval()(example)
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        reason = str(error).splitlines()[0]
-        raise ArgumentError(f"network must take records of shape {tuple(example.shape[1:])}, but fails: {reason}") from error
-    if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != len(example):
-        raise ArgumentError("network must return class scores of shape (batch, num_classes)")
-    return int(scores.shape[1])
 
 
 def _fit(ensemble: TeacherEnsemble, records: ShardedRecords, trainer: Any) -> None:
@@ -212,52 +153,26 @@ def _fit(ensemble: TeacherEnsemble, records: ShardedRecords, trainer: Any) -> No
     if pending:
         trainer.fit_loop.max_epochs = len(pending)
         _keep_freed_memory()
-        queue = ChunkQueue(records, pending, ensemble.chunk, ensemble.num_classes)
         with quiet():
-            trainer.fit(ensemble, train_dataloaders=queue)
+            trainer.fit(ensemble, train_dataloaders=OneBatchPerEpoch(_chunks(ensemble, records, pending)))
+
+
+def _chunks(
+    ensemble: TeacherEnsemble, records: ShardedRecords, numbers: Sequence[int]
+) -> Iterator[tuple[int, ChunkRecords | None]]:
+    """Yield the records of chunks; None for a negative number, which stands for an epoch without work."""
+    for number in numbers:
+        shards = ensemble.shards_of(number)
+        yield number, None if number < 0 else records.chunk(shards.start, shards.stop, ensemble.num_classes)
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep what a step frees for the next one: to return it and fault it in again costs image networks a fifth.
+    """Let glibc keep what a step frees for the next one: returning it and faulting it in again costs image networks a fifth.
 
     A freed block of nearly 32 MiB raises its thresholds (mallopt(3), M_MMAP_THRESHOLD); it is never touched, so it takes no
-    memory. Other allocators are not moved by it.
+    memory. Other allocators are not affected.
     """
     torch.empty(31 * 2**20, dtype=torch.uint8)
-
-
-def predict_votes(
-    ensemble: TeacherEnsemble,
-    public_features: object,
-    *,
-    block: int = _BLOCK,
-    trainer_options: Mapping[str, Any] | None = None,
-    joined: bool = True,
-) -> Iterator[npt.NDArray[np.signedinteger]]:
-    """Yield the teachers' votes on public points, a block at a time, through Lightning's predict loop.
-
-    Args:
-        ensemble: trained teachers.
-        public_features: (points, ...), like the teachers' records.
-        block: points in a block.
-        trainer_options: for Lightning's Trainer.
-        joined: several ranks put their votes side by side; if not, each yields its own teachers' votes, -1 for all others.
-
-    Yields:
-        (points in the block, num_teachers), of the type of `labels.vote_type`; -1 where a teacher abstains.
-
-    Raises:
-        ArgumentError: bad features or options.
-    """
-    points = check_points(ensemble, public_features)
-    size = min(arguments.positive_integer("block", block), max(1, len(points)))
-    if len(points) == 0:
-        return
-    trainer = build_trainer(trainer_options)
-    for part in points.split(size):
-        with quiet():
-            votes: Any = trainer.predict(ensemble, dataloaders=PointBlock(part))
-        yield (gathered_votes(votes[0], device_of(trainer)) if joined else votes[0]).numpy()
 
 
 def load_teachers(checkpoint_dir: str | Path, network: Network) -> TeacherEnsemble:

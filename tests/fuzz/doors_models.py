@@ -94,15 +94,15 @@ def taught(seed, labels, **given):
 
 def corrected(labels, seed, by, **given):
     released = student.targets_from_labels(labels, 2, unanswered="drop")
-    return student.correct_student(NETWORK(), FEATURES, released, student.StudentSettings(**given), by, seed=seed)
+    return student.boost_student(NETWORK(), FEATURES, released, student.StudentSettings(**given), by, seed=seed)
 
 
 def noisy(noise, num_classes):
-    return student.LabelNoise(noise, num_classes)(torch.zeros(3, num_classes))
+    return student.TransitionMatrix(noise, num_classes)(torch.zeros(3, num_classes))
 
 
 def outvoted(law, scale):
-    return student.NoisyMaximum(law, scale)(torch.zeros(3, 2))
+    return student.NoisyArgmaxLikelihood(law, scale)(torch.zeros(3, 2))
 
 
 def budgeted(**given):
@@ -219,7 +219,7 @@ SETTINGS = {
     "prior_precision": SHARE,
     "label_smoothing": SHARE,
     "average_decay": SHARE,
-    "label_noise": st.sampled_from([0.0, 0.1, ((0.9, 0.1), (0.2, 0.8)), student.NoisyMaximum("laplace", 0.2)]),
+    "label_noise": st.sampled_from([0.0, 0.1, ((0.9, 0.1), (0.2, 0.8)), student.NoisyArgmaxLikelihood("laplace", 0.2)]),
     "method": st.sampled_from(sorted(student.METHODS)),
     "unlabeled_weight": SHARE,
     "ramp_up": SHARE,
@@ -260,16 +260,18 @@ STUDENT = {
         },
     ),
     "Augmentation": Door(student.Augmentation, AUGMENTATION),
-    "LabelNoise": Door(noisy, {"noise": st.sampled_from([0.0, 0.1, ((0.9, 0.1), (0.2, 0.8))]), "num_classes": integers(2, 2)}),
-    "NoisyMaximum": Door(outvoted, {"law": st.sampled_from(["gaussian", "laplace", "gumbel"]), "scale": EPSILON}),
-    "ByVotes": Door(student.ByVotes, {"step": EPSILON}),
-    "ByScores": Door(student.ByScores, {"step": EPSILON, "shrinkage": SHARE}),
-    "correct_student": Door(
+    "TransitionMatrix": Door(
+        noisy, {"noise": st.sampled_from([0.0, 0.1, ((0.9, 0.1), (0.2, 0.8))]), "num_classes": integers(2, 2)}
+    ),
+    "NoisyArgmaxLikelihood": Door(outvoted, {"law": st.sampled_from(["gaussian", "laplace", "gumbel"]), "scale": EPSILON}),
+    "VoteStep": Door(student.VoteStep, {"step": EPSILON}),
+    "NewtonStep": Door(student.NewtonStep, {"step": EPSILON, "shrinkage": SHARE}),
+    "boost_student": Door(
         corrected,
         {
             "labels": LABELS,
             "seed": integers(0),
-            "by": st.sampled_from([student.ByVotes(2.0), student.ByScores(1.0, 0.1)]),
+            "by": st.sampled_from([student.VoteStep(2.0), student.NewtonStep(1.0, 0.1)]),
             **{name: SETTINGS[name] for name in ("epochs", "batch_size")},
         },
         weight=0.2,

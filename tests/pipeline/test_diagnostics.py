@@ -163,7 +163,7 @@ def test_from_votes_to_the_release_no_private_record_is_read(mechanism, tmp_path
 
 def test_each_student_of_correcting_rounds_is_fitted_once(tmp_path, monkeypatch):
     fitted = []
-    for name, module in (("fit_student", stages), ("correct_student", rounds)):
+    for name, module in (("fit_student", stages), ("boost_student", rounds)):
         fit = getattr(module, name)
 
         def counted(*given, fit=fit, name=name, **named):
@@ -172,7 +172,7 @@ def test_each_student_of_correcting_rounds_is_fitted_once(tmp_path, monkeypatch)
 
         monkeypatch.setattr(module, name, counted)
     done = run(settings("boosting.rounds=3", "baselines=false", "data.num_classes=2"), tmp_path / "one")
-    assert fitted == ["fit_student", *["correct_student"] * 3]
+    assert fitted == ["fit_student", *["boost_student"] * 3]
     again = stages.Run(settings(), settings().data(), done.folder)
     assert again.students == []
 

@@ -19,7 +19,7 @@ from teacher_student.app import compose, settings_from_config
 from teacher_student.monitoring.console import Display
 from teacher_student.pipeline import RunSettings, load_student, modes, query_rounds, run, stages, verify_folder
 from teacher_student.pipeline.settings import Estimator
-from teacher_student.student import NoisyMaximum, fit_student, predict_probabilities
+from teacher_student.student import NoisyArgmaxLikelihood, fit_student, predict_probabilities
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -289,7 +289,7 @@ def test_the_student_is_told_the_noise_that_the_certificate_states(mechanism, tm
     stated = json.loads((done.folder.release / "certificate.json").read_text())["parameters"]
     scale = float(Fraction(str(stated["query_scale" if mechanism == "confident_gnmax" else "scale"])))
     law = {"lnmax": "laplace", "exponential": "gumbel"}.get(mechanism, "gaussian")
-    assert done.student.noise == NoisyMaximum(law, scale / chosen.num_teachers)
+    assert done.student.noise == NoisyArgmaxLikelihood(law, scale / chosen.num_teachers)
 
 
 def test_students_between_rounds_know_the_noise_as_well(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from teacher_student import ArgumentError
 from teacher_student.student import StudentSettings, fit_student, predict_probabilities, targets_from_labels
 from teacher_student.student.evaluation import evaluate
-from teacher_student.student.label_noise import LabelNoise, symmetric_noise
+from teacher_student.student.label_noise import TransitionMatrix, symmetric_noise
 
 CYCLE = [[0.7, 0.3, 0.0], [0.0, 0.7, 0.3], [0.3, 0.0, 0.7]]
 """30 % of the labels are those of the next class."""
@@ -56,7 +56,7 @@ def test_a_rate_is_symmetric_noise():
 
 def test_corrected_logits_are_the_transposed_matrix_times_the_probabilities():
     logits = torch.tensor([[2.0, -1.0, 0.5]])
-    noise = LabelNoise(CYCLE, 3)
+    noise = TransitionMatrix(CYCLE, 3)
     expected = F.softmax(logits, dim=1) @ torch.tensor(CYCLE)
     assert torch.allclose(F.softmax(noise(logits), dim=1), expected, atol=1e-6)
     assert torch.allclose(noise.released(F.softmax(logits, dim=1)), expected, atol=1e-6)
@@ -65,13 +65,13 @@ def test_corrected_logits_are_the_transposed_matrix_times_the_probabilities():
 @pytest.mark.parametrize("rate", [0.0, [[1.0, 0.0], [0.0, 1.0]]])
 def test_no_noise_changes_nothing(rate):
     logits = torch.randn(4, 2)
-    assert LabelNoise(rate, 2)(logits) is logits
-    assert LabelNoise(rate, 2).released(logits) is logits
+    assert TransitionMatrix(rate, 2)(logits) is logits
+    assert TransitionMatrix(rate, 2).released(logits) is logits
 
 
 def test_gradients_stay_finite_where_a_label_is_impossible_and_the_student_is_certain():
     logits = torch.tensor([[80.0, -80.0, 0.0], [-200.0, 200.0, 0.0]], requires_grad=True)
-    F.cross_entropy(LabelNoise(CYCLE, 3)(logits), torch.tensor([2, 0])).backward()
+    F.cross_entropy(TransitionMatrix(CYCLE, 3)(logits), torch.tensor([2, 0])).backward()
     assert logits.grad is not None
     assert torch.isfinite(logits.grad).all()
 
@@ -79,4 +79,4 @@ def test_gradients_stay_finite_where_a_label_is_impossible_and_the_student_is_ce
 @pytest.mark.parametrize(("noise", "classes"), [(0.5, 2), (0.7, 3), (CYCLE, 2)])
 def test_noise_of_other_classes_or_beyond_use_is_refused(noise, classes):
     with pytest.raises(ArgumentError, match=r"student\.settings\.label_noise must"):
-        LabelNoise(noise, classes)
+        TransitionMatrix(noise, classes)

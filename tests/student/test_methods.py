@@ -22,12 +22,11 @@ from teacher_student.student import (
     targets_from_labels,
 )
 from teacher_student.student.augmentations import views_of
-from teacher_student.student.label_noise import LabelNoise
+from teacher_student.student.label_noise import TransitionMatrix
 from teacher_student.student.methods import Labeled, Learning
-from teacher_student.student.methods.fixmatch import FixMatch
-from teacher_student.student.methods.interface import confident_loss
+from teacher_student.student.methods.consistency import FixMatch, confident_loss
 from teacher_student.student.methods.mixmatch import MixMatch
-from teacher_student.student.methods.self_training import SelfTraining
+from teacher_student.student.methods.supervised import SelfTraining
 from teacher_student.student.methods.virtual_adversarial import VirtualAdversarial
 
 SEMI_SUPERVISED = sorted(set(METHODS) - {"supervised"})
@@ -182,7 +181,7 @@ def test_confident_guesses_alone_count():
 
 
 def learning(network: nn.Module | None, pool: torch.Tensor, label_noise=0.0) -> Learning:
-    return Learning(network, None, LabelNoise(label_noise, 2), views_of(pool, Augmentation()))
+    return Learning(network, None, TransitionMatrix(label_noise, 2), views_of(pool, Augmentation()))
 
 
 def test_the_worst_step_is_the_steepest_one_and_as_long_as_asked():
@@ -234,7 +233,7 @@ def test_guesses_are_put_under_the_noise_of_labels(method):
     if method == "self_training":
         targets = targets_from_labels(np.array([0] + [HALTED] * 19), 2)
         probabilities = torch.tensor([[0.1, 0.9]]).expand(20, 2)
-        following = SelfTraining(confidence=0.5).next_targets(targets, probabilities, LabelNoise(rows, 2), 1.0)
+        following = SelfTraining(confidence=0.5).next_targets(targets, probabilities, TransitionMatrix(rows, 2), 1.0)
         assert np.allclose(following.probabilities, [[1, 0]] + [rows[1]] * 19)
         assert following.weights.tolist() == [1.0] * 20
         return

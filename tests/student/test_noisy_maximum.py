@@ -14,8 +14,14 @@ from teacher_student.mechanisms import GeneratorNoise
 from teacher_student.mechanisms.permute_and_flip import PermuteAndFlip
 from teacher_student.privacy.noisy_max import Exponential, GNMax, LNMax
 from teacher_student.privacy.registry import sampler_of
-from teacher_student.student import NoisyMaximum, StudentSettings, fit_student, predict_probabilities, targets_from_labels
-from teacher_student.student.noisy_maximum import LAWS
+from teacher_student.student import (
+    NoisyArgmaxLikelihood,
+    StudentSettings,
+    fit_student,
+    predict_probabilities,
+    targets_from_labels,
+)
+from teacher_student.student.label_noise import LAWS
 
 DENSITIES = {"gaussian": stats.norm, "laplace": stats.laplace, "exponential": stats.expon}
 
@@ -30,7 +36,7 @@ def integrated(law: str, counts: np.ndarray) -> np.ndarray:
 
 
 def released(law: str, shares: np.ndarray, loudness: float, dtype=torch.float32) -> np.ndarray:
-    return NoisyMaximum(law, 1 / loudness).released(torch.as_tensor(shares, dtype=dtype)[None])[0].double().numpy()
+    return NoisyArgmaxLikelihood(law, 1 / loudness).released(torch.as_tensor(shares, dtype=dtype)[None])[0].double().numpy()
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10, 100])
@@ -89,7 +95,7 @@ def test_loss_and_gradient_are_finite_wherever_the_student_is(law, classes, loud
     rows = torch.stack([100 * torch.eye(classes)[0], -100 * torch.eye(classes)[0], torch.zeros(classes), torch.randn(classes)])
     for label in (0, classes - 1):
         logits = rows.clone().requires_grad_()
-        loss = F.cross_entropy(NoisyMaximum(law, 1 / loudness)(logits), torch.full((4,), label), label_smoothing=0.1)
+        loss = F.cross_entropy(NoisyArgmaxLikelihood(law, 1 / loudness)(logits), torch.full((4,), label), label_smoothing=0.1)
         loss.backward()
         assert logits.grad is not None
         assert torch.isfinite(loss)
@@ -102,7 +108,7 @@ def test_gradients_are_the_functions(law, classes):
     generator = torch.Generator().manual_seed(1)
     logits = torch.randn(3, classes, dtype=torch.float64, generator=generator, requires_grad=True)
     for loudness in (0.5, 8.0):
-        noise = NoisyMaximum(law, 1 / loudness)
+        noise = NoisyArgmaxLikelihood(law, 1 / loudness)
         assert torch.autograd.gradcheck(lambda each: noise(each).log_softmax(1), (logits,), eps=1e-7)  # noqa: B023
 
 
@@ -112,14 +118,14 @@ def test_gradients_of_the_grid_are_those_of_the_integral(law):
     slope = (np.log(integrated(law, 10 * (shares + move))) - np.log(integrated(law, 10 * (shares - move)))) / 2e-3
     moved = torch.tensor(0.0, dtype=torch.float64, requires_grad=True)
     at = torch.as_tensor(shares) + moved * torch.tensor([-1.0, 1.0, 0.0], dtype=torch.float64)
-    logs = NoisyMaximum(law, 0.1).released(at[None])[0].log()
+    logs = NoisyArgmaxLikelihood(law, 0.1).released(at[None])[0].log()
     found = [float(torch.autograd.grad(each, moved, retain_graph=True)[0]) for each in logs]
     assert found == pytest.approx(slope, rel=2e-3)
 
 
 def test_rows_are_computed_in_parts_and_half_precision_is_widened():
     shares = torch.softmax(torch.randn(2500, 3, generator=torch.Generator().manual_seed(2)), dim=1)
-    noise = NoisyMaximum("gaussian", 0.2)
+    noise = NoisyArgmaxLikelihood("gaussian", 0.2)
     assert torch.equal(noise.released(shares)[2000:2010], noise.released(shares[2000:2010]))
     assert torch.allclose(noise(shares.log()).softmax(1), noise.released(shares), atol=1e-5)
     assert noise(shares.log().to(torch.bfloat16)).dtype == torch.float32
@@ -139,9 +145,9 @@ def test_a_student_that_knows_the_noise_finds_the_shares_and_broken_twins_do_not
         student = fit_student(lambda: torch.nn.Linear(2, 3), features, targets_from_labels(labels, 3), settings)
         return float(((predict_probabilities(student.publishable, features) - shares) ** 2).mean())
 
-    right = error(NoisyMaximum("gaussian", 1000 / 1000))
+    right = error(NoisyArgmaxLikelihood("gaussian", 1000 / 1000))
     assert right < 3e-3
-    for twin in (0.0, NoisyMaximum("gaussian", 1.6), NoisyMaximum("gumbel", 1.0)):
+    for twin in (0.0, NoisyArgmaxLikelihood("gaussian", 1.6), NoisyArgmaxLikelihood("gumbel", 1.0)):
         assert error(twin) > 2.5 * right
 
 
@@ -159,17 +165,17 @@ def test_a_student_that_knows_the_noise_finds_the_shares_and_broken_twins_do_not
 )
 def test_what_is_no_noise_is_refused_in_one_line(law, scale, name):
     with pytest.raises(ArgumentError, match=f"{name} must be"):
-        NoisyMaximum(law, scale)
+        NoisyArgmaxLikelihood(law, scale)
 
 
 def test_outside_of_a_run_no_mechanism_is_known():
     features = np.zeros((4, 2), dtype=np.float32)
     settings = StudentSettings(epochs=1, label_noise="mechanism")
-    with pytest.raises(ArgumentError, match=r"label_noise must be a NoisyMaximum outside of a run, got 'mechanism'"):
+    with pytest.raises(ArgumentError, match=r"label_noise must be a NoisyArgmaxLikelihood outside of a run, got 'mechanism'"):
         fit_student(lambda: torch.nn.Linear(2, 2), features, targets_from_labels([0, 1, 1, 0], 2), settings)
 
 
-@pytest.mark.parametrize("label_noise", ["mechanism", NoisyMaximum("gaussian", 0.1)])
+@pytest.mark.parametrize("label_noise", ["mechanism", NoisyArgmaxLikelihood("gaussian", 0.1)])
 def test_propagated_labels_have_another_noise(label_noise):
     with pytest.raises(ArgumentError, match=r"student\.settings\.label_noise must be 0 where labels are propagated"):
         StudentSettings(propagation=1.0, label_noise=label_noise)

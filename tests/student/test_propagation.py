@@ -8,7 +8,7 @@ from torch import nn
 
 from teacher_student import ArgumentError
 from teacher_student.student import StudentSettings, Targets, fit_student, predict_probabilities
-from teacher_student.student.propagation import propagate
+from teacher_student.student.targets import propagate
 
 RNG = np.random.default_rng(0)
 CLASSES = np.arange(300) % 3

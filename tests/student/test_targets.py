@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from teacher_student import ABSTAIN, HALTED, ArgumentError
-from teacher_student.student import LabelNoise, targets_from_labels, targets_from_scores
+from teacher_student.student import TransitionMatrix, targets_from_labels, targets_from_scores
 from teacher_student.student.targets import MOST_CLASSES
 
 LABELS = np.array([2, 0, ABSTAIN, HALTED, 1, ABSTAIN])
@@ -99,7 +99,7 @@ def test_memory_grows_with_classes_and_not_with_their_square():
     ):
         assert targets.probabilities.shape[1] == MOST_CLASSES
         assert np.allclose(targets.probabilities.sum(1), 1, atol=1e-4)
-    assert LabelNoise(0.0, MOST_CLASSES).transition is None
+    assert TransitionMatrix(0.0, MOST_CLASSES).transition is None
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 2**27 < MOST_CLASSES**2

@@ -23,10 +23,9 @@ from teacher_student.teachers import (
     predict_votes,
     train_teachers,
 )
-from teacher_student.teachers.dropout import key_dropouts
 from teacher_student.teachers.engines import initial_stack
-from teacher_student.teachers.records import ShardPasses
-from teacher_student.teachers.seeds import derived_keys, shard_seed
+from teacher_student.teachers.randomness import derived_keys, key_dropouts, shard_seed
+from teacher_student.teachers.records import ShardSampler
 
 D, C, SEED = 6, 3, 5
 IMAGE = (3, 8, 8)
@@ -81,9 +80,9 @@ def alone(data, shard, network, optimizer, settings, decay):
     module = network().double()
     masks = [module.get_buffer(name) for name in key_dropouts(module)]
     optimizer = kind(module.parameters(), lr=settings.learning_rate, weight_decay=decay, **options)
-    passes = ShardPasses(len(rows), SEED, shard)
+    sampler = ShardSampler(len(rows), SEED, shard)
     for step in range(settings.steps):
-        batch = rows[passes.take(step * settings.batch_size, settings.batch_size)]
+        batch = rows[sampler.take(step * settings.batch_size, settings.batch_size)]
         key = derived_keys(torch.tensor([shard_seed(SEED, shard, "draws")]), step)
         for mask in masks:
             mask.copy_(key[0])
@@ -166,8 +165,7 @@ def test_engines_and_chunks_agree_with_dropout():
 
 
 def test_dropout_drops_the_stated_share_and_differs_between_teachers_layers_and_steps():
-    from teacher_student.teachers.dropout import drop
-    from teacher_student.teachers.seeds import derived_keys
+    from teacher_student.teachers.randomness import derived_keys, drop
 
     keys = derived_keys(torch.tensor([3, 4]), 9)
     kept = drop(torch.ones(2, 100, 500), keys, 0.3) > 0
@@ -178,11 +176,11 @@ def test_dropout_drops_the_stated_share_and_differs_between_teachers_layers_and_
 
 def test_every_pass_is_a_permutation_and_can_be_read_from_anywhere():
     for size in (1, 7, 300, 5000):
-        passes = ShardPasses(size, SEED, 3)
+        passes = ShardSampler(size, SEED, 3)
         sequence = passes.take(0, 3 * size)
         assert all(sorted(part) == list(range(size)) for part in sequence.reshape(3, size))
         np.testing.assert_array_equal(
-            ShardPasses(size, SEED, 3).take(size + size // 2, size), sequence[size + size // 2 :][:size]
+            ShardSampler(size, SEED, 3).take(size + size // 2, size), sequence[size + size // 2 :][:size]
         )
 
 

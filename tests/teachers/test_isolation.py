@@ -92,8 +92,8 @@ class SharedOrder(ChunkBatches):
         generator = np.random.default_rng(0)
         count = num_steps * self._batch_size
         rows = []
-        for start, passes in zip(self._starts, self._passes, strict=True):
-            size = 0 if passes is None else passes._size
+        for start, sampler in zip(self._starts, self._samplers, strict=True):
+            size = 0 if sampler is None else sampler.size
             rows.append(
                 [
                     start + generator.choice(size, size=size, replace=False)[i % size] if size else self._dummy

@@ -33,6 +33,7 @@ from teacher_student.teachers import (
     ShiftAndFlip,
     TrainingSettings,
     group_normalized,
+    predict_votes,
     train_learners,
     train_teachers,
 )
@@ -149,16 +150,16 @@ def check(case, alterations):
 def must_be_isolated(training, shape, alterations, num_classes=C):
     """Train as it is and with the shard altered; compare the other teachers' bits."""
     parts = [(features, labels % num_classes) for features, labels in shards_of(SIZES, shape)]
-    points = torch.from_numpy(shards_of([9], shape, seed=5)[0][0])
+    points = shards_of([9], shape, seed=5)[0][0]
     base = training(parts)
-    votes = base.predict_step(points, 0).numpy()
+    (votes,) = predict_votes(base, points)
     others = [shard for shard in range(len(SIZES)) if shard != ALTERED]
     assert (votes[:, 3] == -1).all()
     assert not base.abstaining()[[0, 1, 2, 4]].any()
     for name in alterations:
         altered = training(exchanged(parts, ALTERED, ALTERATIONS[name]))
         assert differing(base, altered) == {ALTERED}, name
-        now = altered.predict_step(points, 0).numpy()
+        (now,) = predict_votes(altered, points)
         np.testing.assert_array_equal(votes[:, others], now[:, others], err_msg=name)
         assert name not in ABSTAINS or (now[:, ALTERED] == -1).all(), name
 
@@ -273,6 +274,6 @@ class CoupledSGD(torch.optim.SGD):
 
 
 def test_a_config_that_couples_teachers_fails(monkeypatch):
-    monkeypatch.setattr("teacher_student.teachers.optimizers.torch.optim.SGD", CoupledSGD)
+    monkeypatch.setattr("teacher_student.teachers.chunk.torch.optim.SGD", CoupledSGD)
     with pytest.raises(AssertionError, match="largest"):
         must_isolate_learner(read("learner", "mlp"), read("teachers", "adult", "training"), read("trainer", "cpu"), ["largest"])

@@ -68,11 +68,11 @@ def test_points_on_disk_are_read_a_block_at_a_time(tmp_path, monkeypatch):
     on_disk = np.load(tmp_path / "points.npy", mmap_mode="r")
     ensemble = train_teachers(*made(6), NETWORK, TrainingSettings(steps=1))
     step, seen = ensemble.predict_step, []
-    monkeypatch.setattr(ensemble, "predict_step", lambda batch, batch_idx: (seen.append(batch), step(batch, batch_idx))[1])
+    monkeypatch.setattr(ensemble, "predict_step", lambda batch, batch_idx: (seen.append(batch[0]), step(batch, batch_idx))[1])
     votes = np.concatenate(list(predict_votes(ensemble, on_disk, block=300)))
-    assert [len(batch) for batch in seen] == [300, 300, 300, 100]
+    assert [len(points) for points in seen] == [300, 300, 300, 100]
     start, stop = on_disk.ctypes.data, on_disk.ctypes.data + on_disk.nbytes
-    assert all(start <= batch.data_ptr() < stop for batch in seen)  # views into the file: nothing was copied into memory
+    assert all(start <= points.data_ptr() < stop for points in seen)  # views into the file: nothing was copied into memory
     np.testing.assert_array_equal(votes, next(predict_votes(ensemble, points)))
 
 

@@ -1,6 +1,6 @@
-"""Ways to learn from points with and without a label, one file each, behind one interface: `interface.Method`.
+"""Ways to learn from points with and without a label, behind one interface: `interface.Method`.
 
-Every module of this folder is imported here; the methods in it are known by their names from then on.
+Every module of this folder is imported here, which registers its methods by their names.
 """
 
 import importlib

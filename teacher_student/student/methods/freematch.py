@@ -1,7 +1,7 @@
-"""FreeMatch: how sure a guess must be follows from how sure the student is now (Wang et al., ICLR 2023, arXiv:2205.07246).
+"""FreeMatch: the confidence that a guess needs follows the student's own (Wang et al., ICLR 2023, arXiv:2205.07246).
 
 The thresholds of equations 5 to 8, from the present batch instead of a running mean over batches: no state, and no threshold to
-choose. A class that the student hardly ever guesses has a lower one, so that it is not left behind.
+choose. A class that the student rarely guesses has a lower threshold, so that it is not left behind.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from teacher_student.student.methods.interface import Learning, Method
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FreeMatch(Method):
-    """Consistency between two views, where the student is as sure as it is on average, class by class."""
+    """Consistency between two views, where the student is at least as sure as on average, class by class."""
 
     name = "freematch"
 
@@ -35,7 +35,7 @@ def class_thresholds(probabilities: Tensor) -> Tensor:
     """Return (num_classes,) thresholds: the mean confidence, times each class's share of the most frequent class's mean.
 
     Args:
-        probabilities: (batch, num_classes), what the student says of a batch.
+        probabilities: (batch, num_classes) predictions.
 
     >>> class_thresholds(torch.tensor([[0.9, 0.1], [0.7, 0.3]]))
     tensor([0.8000, 0.2000])

@@ -1,4 +1,4 @@
-"""What every way of learning from unlabeled points is: the losses of a labeled batch and of an unlabeled one beside it.
+"""The interface of student methods: the losses of a labeled batch and of an unlabeled one beside it.
 
 All of it is post-processing: a method sees public features, what was released about them, and the student.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, NamedTuple
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -35,7 +34,7 @@ class Labeled(NamedTuple):
 
 
 class Learning(NamedTuple):
-    """What a method learns with.
+    """The context of a step.
 
     Attributes:
         student: the network that learns.
@@ -52,7 +51,7 @@ class Learning(NamedTuple):
     label_smoothing: float = 0.0
 
     def cross_entropy(self, logits: Tensor, labeled: Labeled) -> Tensor:
-        """Return the weighted mean cross-entropy of targets against (batch, num_classes) logits of what noise is put on."""
+        """Return the weighted mean cross-entropy of targets, under the noise, against (batch, num_classes) logits."""
         smoothing = self.label_smoothing
         losses = F.cross_entropy(self.noise(logits), labeled.probabilities, reduction="none", label_smoothing=smoothing)
         return (losses * labeled.weights).sum() / labeled.weights.sum().clamp_min(1)
@@ -60,14 +59,17 @@ class Learning(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
-    """A way to learn; its fields are its own settings. Most override `unlabeled_loss` alone, `losses` where points mix."""
+    """A way to learn; its fields are its own settings. Most override `unlabeled_loss` alone, `losses` where points mix.
+
+    Attributes:
+        name: by which `StudentSettings.method` finds it.
+        uses_unlabeled: whether a batch of unlabeled points is drawn beside each labeled one.
+        needs_average: whether it needs a running average of the weights.
+    """
 
     name: ClassVar[str]
-    """By which `StudentSettings.method` finds it."""
     uses_unlabeled: ClassVar[bool] = True
-    """Whether a batch of unlabeled points is drawn beside each labeled one."""
     needs_average: ClassVar[bool] = False
-    """Whether it cannot do without a running average of the weights."""
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):
@@ -87,7 +89,7 @@ class Method:
 
     @property
     def num_fits(self) -> int:
-        """Fits from the start, each on the targets that `next_targets` makes of the fit before."""
+        """Number of fits from the start, each on the targets that `next_targets` makes of the previous one."""
         return 1
 
     def next_targets(self, targets: Targets, probabilities: Tensor, noise: KnownNoise, weight: float) -> Targets:
@@ -100,19 +102,3 @@ class Method:
             weight: of a point without a released label, beside 1 for those with one.
         """
         raise NotImplementedError
-
-
-def confident_loss(guesses: Tensor, logits: Tensor, confidence: float) -> Tensor:
-    """Return the cross-entropy of `logits` against confident guesses.
-
-    Args:
-        guesses: (batch, num_classes) logits; no gradient flows through them.
-        logits: (batch, num_classes) that are held to them.
-        confidence: smallest probability at which a guess counts.
-
-    Returns:
-        Scalar: summed over the confident guesses, divided by the whole batch, so that an unsure student is pulled less.
-    """
-    probabilities, classes = F.softmax(guesses.detach(), dim=-1).max(dim=-1)
-    losses = F.cross_entropy(logits, classes, reduction="none")
-    return torch.where(probabilities >= confidence, losses, torch.zeros_like(losses)).mean()

@@ -1,7 +1,7 @@
 """MixMatch: guesses averaged over weak views and sharpened, then every point mixed with another.
 
-Berthelot et al., NeurIPS 2019, arXiv:1905.02249, algorithm 1. Guesses are of clean classes, so the noise of labels is put on
-them before they are mixed with labels.
+Berthelot et al., NeurIPS 2019, arXiv:1905.02249, algorithm 1. Guesses are of clean classes, so label noise is put on them before
+they are mixed with labels.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Virtual adversarial training: no small step may change the prediction much (Miyato et al., TPAMI 2019, arXiv:1704.03976).
 
-PATE 2018 taught its students in this way. The worst step is found by power iteration on the second derivative of the divergence.
+PATE 2018 trained its students in this way. The worst step is found by power iteration on the second derivative of the divergence.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class VirtualAdversarial(Method):
 
 
 def _divergence(reference: Tensor, logits: Tensor) -> Tensor:
-    """Mean Kullback-Leibler divergence of the logits' distributions from the reference's."""
+    """Return the mean Kullback-Leibler divergence of the logits' distributions from the reference's."""
     reference, logits = F.log_softmax(reference, dim=-1), F.log_softmax(logits, dim=-1)
     return F.kl_div(logits, reference, reduction="batchmean", log_target=True)
 
 
 def _unit(directions: Tensor) -> Tensor:
-    """Scale each point's direction to length 1; a direction of zeros, where a prediction is flat, stays as it is."""
+    """Scale each point's direction to length 1; zeros, where a prediction is flat, stay zeros."""
     flat = directions.detach().flatten(1)
     largest = flat.abs().amax(dim=1, keepdim=True)
-    flat = flat / torch.where(largest > 0, largest, 1)  # first, lest the squares of tiny gradients vanish
+    flat = flat / torch.where(largest > 0, largest, 1)  # first, since the squares of tiny gradients would be 0
     return F.normalize(flat, dim=1).reshape(directions.shape)

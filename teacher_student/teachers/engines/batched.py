@@ -17,10 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.teachers.dropout import KeyedDropout, drop
-from teacher_student.teachers.engines.interface import Engine, Stack, smooth_targets
+from teacher_student.teachers.engines.interface import Engine, Stack
 from teacher_student.teachers.networks import Offset
-from teacher_student.teachers.seeds import derived_keys
+from teacher_student.teachers.randomness import KeyedDropout, derived_keys, drop
 from teacher_student.teachers.settings import TrainingSettings
 
 _TRANSPARENT = (nn.Flatten, nn.Identity, Offset)  # these do nothing to a flat record while training
@@ -39,9 +38,7 @@ def linear_layers(network: nn.Module) -> list[tuple[str, nn.Module]] | None:
     if not walk("", network) or has_hooks(network):
         return None
     kinds = [type(module) for _, module in layers if not isinstance(module, _TRANSPARENT)]
-    linear_ends = bool(kinds) and kinds[0] is nn.Linear and kinds[-1] is nn.Linear
-    flat_start = isinstance(layers[0][1], nn.Flatten) or layers[0][1] is layers[-1][1]
-    return layers if linear_ends and (flat_start or kinds[0] is nn.Linear) else None
+    return layers if kinds and kinds[0] is kinds[-1] is nn.Linear else None
 
 
 def has_hooks(network: nn.Module) -> bool:
@@ -64,16 +61,7 @@ class BatchedEngine(Engine):
         if layers is None:
             raise ArgumentError("engine=batched must get a sequence of linear layers and ReLU; use engine=auto or engine=vmap")
         self._all_layers = layers
-        self._names = [name for name, _ in network.named_parameters()]
         self._layers = [(name, module) for name, module in layers if not isinstance(module, _TRANSPARENT)]
-
-    def pack(self, stack: Stack) -> list[Tensor]:
-        """Weights as (teachers, outputs, inputs), biases as (teachers, outputs)."""
-        return [stack[name].clone() for name in self._names]
-
-    def unpack(self, packed: Sequence[Tensor]) -> Stack:
-        """Stacked parameters, named."""
-        return {name: tensor.detach().clone() for name, tensor in zip(self._names, packed, strict=True)}
 
     @torch.no_grad()
     def gradients(
@@ -105,7 +93,7 @@ class BatchedEngine(Engine):
     def _loss(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
         log_shares, share = functional.log_softmax(scores, -1), 1 / labels.shape[1]
         if self.settings.label_smoothing:
-            targets = smooth_targets(labels, scores.shape[-1], self.settings.label_smoothing, scores.dtype)
+            targets = _smooth_targets(labels, scores.shape[-1], self.settings.label_smoothing, scores.dtype)
             losses = -(log_shares * targets).sum(-1)
             errors = log_shares.exp_().sub_(targets).mul_(share)
         else:  # the same in fewer operations: in a chunk of small teachers each costs more than its arithmetic
@@ -130,7 +118,7 @@ class BatchedEngine(Engine):
             elif isinstance(module, KeyedDropout):
                 error = self._drop(error, keys, module)
             else:
-                error = torch.ops.aten.threshold_backward(error, _output(inputs, position), 0)
+                error = torch.ops.aten.threshold_backward(error, inputs[position + 1], 0)
 
     def scores(self, stack: Stack, features: Tensor) -> Tensor:
         """See `Engine.scores`. The first layer is one product for all teachers, since they share its input."""
@@ -157,13 +145,14 @@ def _key(layer: str, parameter: str) -> str:
     return f"{layer}.{parameter}" if layer else parameter
 
 
-def _output(inputs: Sequence[Tensor], position: int) -> Tensor:
-    """What the ReLU at `position` returned: the next layer's input."""
-    return inputs[position + 1]
+def _smooth_targets(labels: Tensor, num_classes: int, smoothing: float, dtype: torch.dtype) -> Tensor:
+    """Return target distributions (..., num_classes): 1 - smoothing on the label, plus smoothing / num_classes everywhere."""
+    targets = torch.full((*labels.shape, num_classes), smoothing / num_classes, dtype=dtype, device=labels.device)
+    return targets.scatter_(-1, labels.unsqueeze(-1), 1 - smoothing + smoothing / num_classes)
 
 
 def _fill(parameter: Tensor, compute: Callable[..., Tensor]) -> None:
-    """Put what `compute` returns into the parameter's gradient, without a copy where the gradient has its type."""
+    """Write what `compute` returns to the parameter's gradient, without a copy where the types agree."""
     if parameter.grad is None:
         parameter.grad = compute().to(parameter.dtype)
     elif torch.is_autocast_enabled(parameter.device.type):

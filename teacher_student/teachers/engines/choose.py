@@ -1,4 +1,4 @@
-"""Which engine, and how many teachers in flight. Both are decided by public facts: the network, the settings, the machine."""
+"""The choice of the engine and of the number of teachers in flight, from public facts: network, settings, machine."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.teachers.dropout import key_dropouts
 from teacher_student.teachers.engines.batched import BatchedEngine, linear_layers
 from teacher_student.teachers.engines.interface import Engine, Stack
 from teacher_student.teachers.engines.sequential import SequentialEngine
 from teacher_student.teachers.engines.vectorized import VmapEngine
-from teacher_student.teachers.seeds import shard_seed
+from teacher_student.teachers.randomness import key_dropouts, shard_seed
 from teacher_student.teachers.settings import TrainingSettings
 
 Network = Callable[[], nn.Module]
@@ -33,7 +32,7 @@ def build_engine(network: Network, settings: TrainingSettings, example: Tensor, 
     recurrent layers and whatever fails the isolation probe take "sequential"; the rest takes "vmap".
 
     Args:
-        network: builds one teacher's network.
+        network: builds one teacher's network, an `nn.Module`.
         settings: public constants.
         example: a batch of zeros, shaped like a batch of records.
         device: where the teachers are trained.
@@ -43,10 +42,7 @@ def build_engine(network: Network, settings: TrainingSettings, example: Tensor, 
     """
     with torch.random.fork_rng(devices=[]):  # what a network draws for itself is the same in every process, and in resumed runs
         torch.default_generator.manual_seed(0)
-        base = network()
-    if not isinstance(base, nn.Module):
-        raise ArgumentError(f"network must be a callable that returns an nn.Module, got {type(base).__name__}")
-    base = base.to(settings.dtype)
+        base = network().to(settings.dtype)
     keys = key_dropouts(base)
     name = settings.engine if settings.engine != "auto" else _rule(base, settings, keys, example, device)
     if name == "vmap" and _stateful(base):
@@ -58,6 +54,26 @@ def build_engine(network: Network, settings: TrainingSettings, example: Tensor, 
     if name == "vmap" and settings.engine == "vmap" and not _isolated(engine, example):
         raise ArgumentError("engine=vmap must get a network that keeps stacked teachers apart; use engine=sequential")
     return engine
+
+
+def num_classes_of(network: Network, example: Tensor) -> int:
+    """Return the width of the network's scores, tried on zeros: the list of classes never comes from the records.
+
+    Raises:
+        ArgumentError: no network, or one that does not take the example.
+    """
+    module = network()
+    if not isinstance(module, nn.Module):
+        raise ArgumentError(f"network must be a callable that returns an nn.Module, got {type(module).__name__}")
+    try:
+        with torch.no_grad():
+            scores = module.to(example.dtype).eval()(example)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        reason = str(error).splitlines()[0]
+        raise ArgumentError(f"network must take records of shape {tuple(example.shape[1:])}, but fails: {reason}") from error
+    if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != len(example):
+        raise ArgumentError("network must return class scores of shape (batch, num_classes)")
+    return int(scores.shape[1])
 
 
 def _stateful(base: nn.Module) -> bool:
@@ -78,7 +94,10 @@ def _rule(base: nn.Module, settings: TrainingSettings, keys: list[str], example:
 
 
 def _isolated(engine: Engine, example: Tensor) -> bool:
-    """Probe on made-up records: two steps of two teachers, twice; the first teacher's records differ, the second's do not."""
+    """Probe with made-up records: train two teachers for two steps, twice, with other records for the first teacher.
+
+    Returns whether the second teacher kept every bit.
+    """
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn((3, *example.shape), generator=generator).to(example.dtype)
     labels = torch.zeros((2, len(example)), dtype=torch.int64)
@@ -107,19 +126,12 @@ def _attributes(network: nn.Module) -> list[dict[str, int]]:
 
 
 def chunk_size(engine: Engine, settings: TrainingSettings, num_teachers: int, record: Tensor, device: torch.device) -> int:
-    """Return the number of teachers in flight: a function of public constants and of the machine, kept in the manifest.
+    """Return the number of teachers in flight, at most `num_teachers`: a function of public constants and of the machine.
 
     On a CPU parameters, gradients and momentum (3 tensors) and the batch, read and written, fill at most half of the last-level
-    cache: beyond it cache misses eat the gain, and in smaller chunks what a step costs whatever its size weighs more. On an
-    accelerator parameters, their gradients and copies, the batch, and all values kept for the backward pass with their gradients
-    fill half its memory.
-
-    Args:
-        engine: the engine; a sequential one has one teacher in flight.
-        settings: public constants.
-        num_teachers: most teachers in flight.
-        record: one record.
-        device: where the teachers are trained.
+    cache: beyond it cache misses eat the gain, and in smaller chunks the fixed cost of a step weighs more. On an accelerator
+    parameters, their gradients and copies, the batch, and all values kept for the backward pass with their gradients fill half
+    its memory. A sequential engine has one teacher in flight. The manifest keeps the result.
     """
     if not engine.lockstep:
         return 1
@@ -136,7 +148,7 @@ def chunk_size(engine: Engine, settings: TrainingSettings, num_teachers: int, re
 
 
 def _kept_values(network: nn.Module, record: Tensor) -> int:
-    """Numbers that a forward pass on one record keeps for the backward pass, parameters aside: tried on zeros, on the CPU."""
+    """Count what a forward pass on one record keeps for the backward pass, parameters aside: tried on zeros, on the CPU."""
     tried = copy.deepcopy(network).cpu().train()
     own = {tensor.data_ptr() for tensor in tried.parameters()}
     kept: dict[int, int] = {}
@@ -153,7 +165,7 @@ def _kept_values(network: nn.Module, record: Tensor) -> int:
 
 
 def _last_level_cache() -> int:
-    """Bytes of a CPU's last-level cache, or a common size where the system does not say."""
+    """Return the bytes of the CPU's last-level cache, or a common size where the system does not say."""
     path = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
     try:
         text = path.read_text().strip()
@@ -165,8 +177,8 @@ def _last_level_cache() -> int:
 def initial_stack(network: Network, settings: TrainingSettings, master_seed: int, shards: range | tuple[int, ...]) -> Stack:
     """Start every teacher from its own seed, on the CPU, whatever the device.
 
-    Where `network` is a class that says that it `starts_alike` whatever the seed, or a partial of one, one start serves all. A
-    function that returns such a network might have changed its start.
+    Where `network` is a class whose `starts_alike` is true, or a partial of one, one start serves all teachers. A function that
+    returns such a network is called for every teacher, since it may change the start.
     """
     states: list[dict[str, Tensor]] = []
     made_by = network.func if isinstance(network, functools.partial) else network

@@ -35,14 +35,15 @@ class Engine(ABC):
 
     def __init__(self, network: nn.Module, settings: TrainingSettings, dropout_keys: Sequence[str] = ()) -> None:
         self.network, self.settings, self.dropout_keys = network, settings, tuple(dropout_keys)
+        self._names = [name for name, _ in network.named_parameters()]
 
-    @abstractmethod
     def pack(self, stack: Stack) -> list[Tensor]:
-        """Return leaf tensors for the optimiser, teachers first, in the engine's own layout."""
+        """Return leaf tensors for the optimiser, teachers first."""
+        return [stack[name].clone() for name in self._names]
 
-    @abstractmethod
     def unpack(self, packed: Sequence[Tensor]) -> Stack:
-        """Inverse of `pack`: the stack after training."""
+        """Return the stack after training; the inverse of `pack`."""
+        return {name: tensor.detach().clone() for name, tensor in zip(self._names, packed, strict=True)}
 
     @abstractmethod
     def gradients(
@@ -57,7 +58,7 @@ class Engine(ABC):
             features: (teachers, batch, ...).
             labels: (teachers, batch) int64.
             keys: (teachers,) int64, the teachers' random keys of this step.
-            weights: (teachers, batch), what each record's loss counts; None for 1 each.
+            weights: (teachers, batch) factors of the records' losses; None for 1 each.
 
         Returns:
             (teachers,) losses, each a mean over its own batch.
@@ -68,7 +69,7 @@ class Engine(ABC):
         """Return class scores (teachers, points, num_classes) of shared `features` (points, ...)."""
 
     def autocast(self, device: torch.device) -> torch.autocast:
-        """Products in bfloat16, which needs no loss scaling, if the settings say so."""
+        """Compute products in bfloat16, which needs no loss scaling, if the settings say so."""
         return torch.autocast(device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
 
 
@@ -76,9 +77,3 @@ def mean_loss(scores: Tensor, labels: Tensor, weights: Tensor | None, smoothing:
     """Return one teacher's weighted mean cross-entropy; scores (batch, num_classes), labels and weights (batch,)."""
     losses = functional.cross_entropy(scores, labels, label_smoothing=smoothing, reduction="none")
     return losses.mean() if weights is None else (losses * weights).mean()
-
-
-def smooth_targets(labels: Tensor, num_classes: int, smoothing: float, dtype: torch.dtype) -> Tensor:
-    """Return target distributions (..., num_classes): 1 - smoothing on the label, plus smoothing / num_classes everywhere."""
-    targets = torch.full((*labels.shape, num_classes), smoothing / num_classes, dtype=dtype, device=labels.device)
-    return targets.scatter_(-1, labels.unsqueeze(-1), 1 - smoothing + smoothing / num_classes)

@@ -21,9 +21,8 @@ class VmapEngine(Engine):
 
     def __init__(self, network: nn.Module, settings: TrainingSettings, dropout_keys: Sequence[str] = ()) -> None:
         super().__init__(copy.deepcopy(network), settings, dropout_keys)
-        self._names = [name for name, _ in self.network.named_parameters()]
         self._step, self._weighted_step = self._vectorized(None), self._vectorized(0)
-        self._scores = vmap(self._score, in_dims=(0, None), randomness="error")
+        self._scores = vmap(lambda stack, points: functional_call(self.network, stack, (points,)), (0, None), randomness="error")
 
     def _vectorized(self, weights: int | None) -> Callable[..., tuple[Stack, Tensor]]:
         step = vmap(grad_and_value(self._loss), in_dims=(0, 0, 0, 0, weights), randomness="error")
@@ -34,25 +33,14 @@ class VmapEngine(Engine):
         scores = functional_call(self.network, {**parameters, **keys}, (features,))
         return mean_loss(scores.to(self.settings.dtype), labels, weights, self.settings.label_smoothing)
 
-    def _score(self, parameters: Stack, features: Tensor) -> Tensor:
-        return functional_call(self.network, parameters, (features,))
-
-    def pack(self, stack: Stack) -> list[Tensor]:
-        """Stacked parameters as they are."""
-        return [stack[name].clone() for name in self._names]
-
-    def unpack(self, packed: Sequence[Tensor]) -> Stack:
-        """Stacked parameters, named."""
-        return {name: tensor.detach().clone() for name, tensor in zip(self._names, packed, strict=True)}
-
     def gradients(
         self, packed: Sequence[Tensor], features: Tensor, labels: Tensor, keys: Tensor, weights: Tensor | None = None
     ) -> Tensor:
         """See `Engine.gradients`."""
         self.network.to(features.device).train()
         parameters = dict(zip(self._names, packed, strict=True))
+        step = self._step if weights is None else self._weighted_step
         with self.autocast(features.device):
-            step = self._step if weights is None else self._weighted_step
             gradients, losses = step(parameters, features, labels, keys, weights)
         for name, tensor in parameters.items():
             tensor.grad = gradients[name]

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from teacher_student import ArgumentError
-from teacher_student.student import ByScores, ByVotes, StudentSettings, Targets, correct_student
+from teacher_student.student import NewtonStep, StudentSettings, Targets, VoteStep, boost_student
 
 SETTINGS = StudentSettings(epochs=60, batch_size=100, learning_rate=0.1)
 POINTS = np.random.default_rng(0).standard_normal((200, 2)).astype(np.float32)
@@ -37,14 +37,14 @@ def test_log_odds_move_by_the_stated_step():
     before = linear()
     move = POINTS @ [0.05, -0.1] + 0.02  # what a linear student can follow
     shares = np.stack([0.5 - move, 0.5 + move], axis=1)
-    after = correct_student(before, POINTS, targets(shares), SETTINGS, ByVotes(2.0)).publishable
+    after = boost_student(before, POINTS, targets(shares), SETTINGS, VoteStep(2.0)).publishable
     assert log_odds(after) - log_odds(before) == pytest.approx(2.0 * 2 * move, abs=1e-2)
 
 
 def test_logits_of_several_classes_move_against_each_other():
     before = linear(3)
     move = np.stack([POINTS @ [0.05, 0.0], POINTS @ [0.0, 0.05], POINTS @ [-0.05, -0.05]], axis=1)
-    after = correct_student(before, POINTS, targets(1 / 3 + move), SETTINGS, ByVotes(1.0)).publishable
+    after = boost_student(before, POINTS, targets(1 / 3 + move), SETTINGS, VoteStep(1.0)).publishable
     difference = logits(after) - logits(before)
     centred = difference - difference.mean(axis=1, keepdims=True)
     assert centred == pytest.approx(0.5 * 3 * move, abs=1e-2)
@@ -53,7 +53,7 @@ def test_logits_of_several_classes_move_against_each_other():
 def test_even_votes_move_nothing_and_the_old_student_stays():
     before = linear()
     kept = {name: value.clone() for name, value in before.state_dict().items()}
-    after = correct_student(before, POINTS, targets(np.full((200, 2), 0.5)), SETTINGS, ByVotes(2.0)).publishable
+    after = boost_student(before, POINTS, targets(np.full((200, 2), 0.5)), SETTINGS, VoteStep(2.0)).publishable
     assert log_odds(after) == pytest.approx(log_odds(before), abs=1e-4)
     assert all(torch.equal(value, kept[name]) for name, value in before.state_dict().items())
 
@@ -67,7 +67,7 @@ def test_noise_of_mean_zero_moves_nothing_on_average():
     noise = np.outer(np.random.default_rng(1).standard_normal(200), [-1, 1])
 
     def moved(shares):
-        return log_odds(correct_student(before, POINTS, targets(shares), SETTINGS, ByVotes(2.0)).publishable)
+        return log_odds(boost_student(before, POINTS, targets(shares), SETTINGS, VoteStep(2.0)).publishable)
 
     plain = moved(base)
     assert (moved(base + noise) + moved(base - noise)) / 2 == pytest.approx(plain, abs=0.02)
@@ -78,7 +78,7 @@ def test_noise_of_mean_zero_moves_nothing_on_average():
 @pytest.mark.parametrize("step", [0.0, -1.0, float("nan"), "far"])
 def test_bad_steps(step):
     with pytest.raises(ArgumentError, match="step"):
-        ByVotes(step)
+        VoteStep(step)
 
 
 def probabilities(network):
@@ -93,7 +93,7 @@ def test_scores_move_the_student_by_newtons_step(shrinkage):
     noise = np.random.default_rng(1).standard_normal(200) * 0.3
     missing = POINTS @ [0.05, -0.1] + 0.02 + noise
     scores = np.stack([-missing, missing], axis=1)
-    after = correct_student(before, POINTS, targets(scores), SETTINGS, ByScores(0.5, shrinkage)).publishable
+    after = boost_student(before, POINTS, targets(scores), SETTINGS, NewtonStep(0.5, shrinkage)).publishable
     design, believed = np.hstack([POINTS, np.ones((200, 1))]).astype(float), probabilities(before)
     curvature = believed.prod(axis=1) + shrinkage / 2
     solved = np.linalg.solve((design * curvature[:, None]).T @ design, 0.5 * design.T @ missing)
@@ -102,16 +102,16 @@ def test_scores_move_the_student_by_newtons_step(shrinkage):
 
 def test_scores_of_zero_move_nothing():
     before = linear(3)
-    after = correct_student(before, POINTS, targets(np.zeros((200, 3))), SETTINGS, ByScores(2.0, 0.1)).publishable
+    after = boost_student(before, POINTS, targets(np.zeros((200, 3))), SETTINGS, NewtonStep(2.0, 0.1)).publishable
     assert logits(after) == pytest.approx(logits(before), abs=1e-4)
 
 
 @pytest.mark.parametrize(("changes", "message"), [({"step": 0.0}, "step"), ({"shrinkage": -0.1}, "shrinkage")])
 def test_bad_numbers_of_scores_are_refused(changes, message):
     with pytest.raises(ArgumentError, match=message):
-        ByScores(**({"step": 1.0, "shrinkage": 0.1} | changes))
+        NewtonStep(**({"step": 1.0, "shrinkage": 0.1} | changes))
 
 
 def test_what_a_student_is_corrected_by_must_say_how():
-    with pytest.raises(ArgumentError, match="by must be ByVotes"):
-        correct_student(linear(), POINTS, targets(np.zeros((200, 2))), SETTINGS, 2.0)
+    with pytest.raises(ArgumentError, match="by must be VoteStep"):
+        boost_student(linear(), POINTS, targets(np.zeros((200, 2))), SETTINGS, 2.0)

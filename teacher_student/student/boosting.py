@@ -1,8 +1,8 @@
-"""A student that is corrected: its logits move by what the teachers say it should believe more.
+"""Boosting: the student's logits move by what the teachers say it should believe more.
 
-Not in the paper: gradient boosting (Friedman 2001) whose gradients come from the teachers, `ByVotes` or `ByScores`. Either loss
-is quadratic in the student's logits and linear in what was released, so noise that is zero on average moves its minimiser by zero
-on average, and shares outside [0, 1] are as good as others.
+Not in the paper: gradient boosting (Friedman 2001) whose gradients come from the teachers, as votes (`VoteStep`) or as scores
+(`NewtonStep`). Either loss is quadratic in the student's logits and linear in the released values, so noise of mean zero moves
+its minimiser by zero on average, and shares outside [0, 1] may be used as they are.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from teacher_student.arguments import ArgumentError, finite_number, positive_integer, positive_number
+from teacher_student.arguments import ArgumentError, number_at_least_zero, positive_integer, positive_number
 from teacher_student.student.augmentations import views_of
 from teacher_student.student.fitting import LARGEST_SEED, check_points, fit_once, quiet
-from teacher_student.student.label_noise import LabelNoise
+from teacher_student.student.label_noise import TransitionMatrix
 from teacher_student.student.methods import Labeled, Learning, Method
 from teacher_student.student.module import Report, Student
 from teacher_student.student.settings import StudentSettings
@@ -28,12 +28,12 @@ from teacher_student.student.targets import Targets
 
 
 @dataclasses.dataclass(frozen=True)
-class ByVotes:
-    """Released are shares of votes for believing a class more; they say in which direction, not how far.
+class VoteStep:
+    """A step along released shares of votes for believing a class more; they give its direction, not its length.
 
-    On a point with shares f(c), logit c is to become itself plus step / 2 * (C f(c) - 1); for two classes the log-odds move by
-    step * (2 f(1) - 1). The student is fitted to those logits by least squares, weighted by the curvature of cross-entropy: the
-    variance of what is missing, over classes drawn from what it said before.
+    On a point with shares f(c), the target of logit c is its old value plus step / 2 * (C f(c) - 1); for two classes the log-odds
+    move by step * (2 f(1) - 1). The student is fitted to these targets by least squares, weighted by the curvature of
+    cross-entropy: the variance of the residuals over classes drawn from the old prediction.
 
     Args:
         step: how far the logits of a point move apart where all teachers agree, above 0.
@@ -51,18 +51,18 @@ class ByVotes:
 
 
 @dataclasses.dataclass(frozen=True)
-class ByScores:
-    """Released are mean scores, which say how much is missing: of 1(y = c) - p(c | x), whose mean makes Newton's step.
+class NewtonStep:
+    """A Newton step by released mean scores, which estimate the gradient: the mean of 1(y = c) - p(c | x).
 
-    On a point with mean scores h(c), the logits move by the D that minimise
+    On a point with mean scores h(c), the logits move by the D that minimises
 
-        1/2 Var(D) + shrinkage/2 |D - mean D|^2 - step <h, D>,        Var over classes drawn from what the student said before.
+        1/2 Var(D) + shrinkage/2 |D - mean D|^2 - step <h, D>,        Var over classes drawn from the old prediction.
 
-    The shrinkage keeps points on which the student is sure, whose variance is nearly 0, from running away.
+    The shrinkage bounds the step on points where the student is sure, whose variance is nearly 0.
 
     Args:
-        step: what a score of 1 says is missing in probability, above 0.
-        shrinkage: what a move costs where the student is sure, at least 0; 1/4 is what it costs where it is undecided.
+        step: the gap in probability that a score of 1 stands for, above 0.
+        shrinkage: curvature added where the student is sure, at least 0; 1/4 is the curvature where it is undecided.
     """
 
     step: float
@@ -70,8 +70,7 @@ class ByScores:
 
     def __post_init__(self) -> None:
         positive_number("step", self.step)
-        if finite_number("shrinkage", self.shrinkage) < 0:
-            raise ArgumentError(f"shrinkage must be at least 0, got {self.shrinkage}")
+        number_at_least_zero("shrinkage", self.shrinkage)
 
     def losses(self, before: Tensor, now: Tensor, scores: Tensor) -> Tensor:
         """Return (batch,) losses of (batch, num_classes) logits now, given those before and the mean scores."""
@@ -81,65 +80,65 @@ class ByScores:
         return cost - self.step * (scores * moved).sum(1)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Correction(Method):
-    """How a student moves from what it was.
+BoostingStep = VoteStep | NewtonStep
 
-    Attributes:
-        before: the network to correct, frozen.
-        by: what its move is made of.
-    """
+
+def _variance(before: Tensor, values: Tensor) -> Tensor:
+    """Return (batch,) variances of values (batch, num_classes) over classes drawn from the old prediction."""
+    believed = before.softmax(dim=1)
+    return (believed * (values - (believed * values).sum(1, keepdim=True)).square()).sum(1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Boosting(Method):
+    """The loss of a boosting step from a frozen network `before`."""
 
     uses_unlabeled = False
     before: nn.Module
-    by: ByVotes | ByScores
+    by: BoostingStep
 
     def labeled_loss(self, learning: Learning, labeled: Labeled) -> Tensor:
-        """Return the weighted mean of the points' losses; `labeled.probabilities` are what was released about them."""
+        """Return the weighted mean of the points' losses; `labeled.probabilities` are the released values."""
         before = self.before.to(labeled.features.device).eval()(labeled.features)
         losses = self.by.losses(before, learning.student(labeled.features), labeled.probabilities)
         return (losses * labeled.weights).sum() / labeled.weights.sum().clamp_min(1)
 
 
-def _variance(before: Tensor, values: Tensor) -> Tensor:
-    """Return (batch,) the variance of values (batch, num_classes) over classes drawn from what the student said before."""
-    believed = before.softmax(dim=1)
-    return (believed * (values - (believed * values).sum(1, keepdim=True)).square()).sum(1)
-
-
-def correct_student(
+def boost_student(
     before: nn.Module,
     features: npt.NDArray[np.float32],
     released: Targets,
     settings: StudentSettings,
-    by: ByVotes | ByScores,
+    by: BoostingStep,
     *,
     seed: int = 0,
     trainer_options: Mapping[str, Any] | None = None,
     report: Report | None = None,
 ) -> Student:
-    """Return a student that starts where `before` is and moves its logits by what was released.
+    """Return a student that starts from `before` and takes one boosting step.
 
     Args:
-        before: the network to correct; it is left as it is.
+        before: the network to start from; it is not changed.
         features: (num_queries, *shape) public features.
         released: as `probabilities`, shares of votes (any numbers that sum to 1 in each row) or mean scores (any numbers).
-        settings: how to learn; without prior and decay, which would pull back to no belief.
-        by: what was released, and how far it moves the student.
+        settings: how to learn; prior and weight decay, which would pull logits to 0, are not used.
+        by: the kind of step.
         seed: of batch order; not secret.
         trainer_options: passed to `lightning.Trainer`.
         report: called with (epochs done, loss) after every epoch.
+
+    Raises:
+        ArgumentError: not a step, no point with a target, or numbers that are not finite.
     """
-    if not isinstance(by, ByVotes | ByScores):
-        raise ArgumentError(f"by must be ByVotes(step) or ByScores(step, shrinkage), got {by!r}")
+    if not isinstance(by, BoostingStep):
+        raise ArgumentError(f"by must be VoteStep(step) or NewtonStep(step, shrinkage), got {by!r}")
     check_points(features, released)
     positive_integer("seed", seed, minimum=0, maximum=LARGEST_SEED)
     points, kept = torch.as_tensor(features), copy.deepcopy(before).requires_grad_(requires_grad=False)
-    correction = Correction(before=kept, by=by)
-    plain = dataclasses.replace(settings, method=correction, prior_precision=0.0, weight_decay=0.0)
+    plain = dataclasses.replace(settings, method=Boosting(before=kept, by=by), prior_precision=0.0, weight_decay=0.0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        noise = LabelNoise(0.0, released.probabilities.shape[1])
+        noise = TransitionMatrix(0.0, released.probabilities.shape[1])
         views = views_of(points, plain.augmentation)
         network = copy.deepcopy(before).requires_grad_().train()
         return fit_once(network, points, released, plain, noise, views, quiet(trainer_options), report).eval()
