@@ -19,8 +19,13 @@ from teacher_student.mechanisms import GeneratorNoise, Mechanism, Noise
 from teacher_student.mechanisms.online_release import OnlineRelease
 from teacher_student.privacy import Stability
 
-SAMPLES = 20_000
-MARGIN = math.sqrt(math.log(2 / 1e-9) / (2 * SAMPLES))
+SAMPLES, THRESHOLDS = 20_000, 12_000
+
+
+def margin(samples: int) -> float:
+    return math.sqrt(math.log(2 / 1e-9) / (2 * samples))
+
+
 CLAIMED = Stability(threshold_scale=Fraction(8), query_scale=Fraction(32), threshold=30, cutoff=10**6)
 
 Make = Callable[[Stability], Mechanism]
@@ -47,11 +52,11 @@ def threshold_stays(make: Make) -> bool:
 
 def threshold_has_the_claimed_law(make: Make) -> bool:
     release, source = make(CLAIMED), noise()
-    drawn = np.array([release.start(source).noisy_threshold for _ in range(SAMPLES)]) - CLAIMED.threshold
+    drawn = np.array([release.start(source).noisy_threshold for _ in range(THRESHOLDS)]) - CLAIMED.threshold
     grid = np.arange(-200, 201)
     weights = np.exp(-(grid**2) / (2 * float(CLAIMED.threshold_scale) ** 2))
-    empirical = np.searchsorted(np.sort(drawn), grid, side="right") / SAMPLES
-    return bool(np.abs(empirical - np.cumsum(weights / weights.sum())).max() <= MARGIN)
+    empirical = np.searchsorted(np.sort(drawn), grid, side="right") / THRESHOLDS
+    return bool(np.abs(empirical - np.cumsum(weights / weights.sum())).max() <= margin(THRESHOLDS))
 
 
 def answers_come_at_the_claimed_rate(make: Make) -> bool:
@@ -62,7 +67,7 @@ def answers_come_at_the_claimed_rate(make: Make) -> bool:
         counts = np.full((SAMPLES, 1), 2 * (CLAIMED.threshold + y + 1))
         labels, _ = release.answer(counts, state, source)
         theta = math.exp(-1 / CLAIMED.query_scale)
-        if abs(np.mean(labels == ABSTAIN) - (1 + y * (1 - theta)) * theta**y) > MARGIN:
+        if abs(np.mean(labels == ABSTAIN) - (1 + y * (1 - theta)) * theta**y) > margin(SAMPLES):
             return False
     return True
 

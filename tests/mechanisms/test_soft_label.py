@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teacher_student import ABSTAIN, HALTED, ArgumentError
@@ -80,6 +80,7 @@ def test_doubly_unstable_query_costs_two_units_and_the_last_unit_may_go_to_a_fir
     assert after == state
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 5), st.lists(st.integers(0, 30), min_size=60, max_size=60), st.booleans(), st.integers(0, 2**31))
 def test_no_noise_overruns_the_budget(cutoff, noise_values, redraw, seed):
     generator = np.random.default_rng(seed)
