@@ -1,15 +1,18 @@
-"""The reference is built from the docstrings without a warning, and the pages of docs/ name only what there is."""
+"""The reference is built from the docstrings without a warning, and pages name only tests, modules and settings that exist."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import yaml
 
 import teacher_student
 from teacher_student.privacy import calibrate
@@ -76,6 +79,49 @@ def faults_of_page(name: str, text: str) -> Iterator[str]:
             yield f"{name}: {target}#{fragment}"
 
 
+def settings(folder: Path) -> set[str]:
+    """Dotted names of all settings of the configs in a folder."""
+    found: set[str] = set()
+
+    def walk(node: object, prefix: str) -> None:
+        for key, value in node.items() if isinstance(node, dict) else ():
+            found.add(prefix + key)
+            walk(value, f"{prefix}{key}.")
+
+    for path in folder.rglob("*.yaml"):
+        text = path.read_text(encoding="utf-8")
+        package = re.match(r"# @package (\S+)", text)
+        where = package[1] if package else ".".join(path.relative_to(folder).parts[:-1])
+        walk(yaml.safe_load(text), f"{where}." if where not in {"", "_global_"} else "")
+    return found
+
+
+SETTINGS = settings(ROOT / "conf") | {"teachers.training.chunk"}  # taken with a plus
+ROOMS = ["teacher_student", "research", *(path.name for path in (ROOT / "teacher_student").iterdir() if path.is_dir())]
+
+
+def is_in_python(name: str) -> bool:
+    """Whether a dotted name, with or without `teacher_student.`, is one of Python's; an old name warns, which fails the test."""
+    parts = name.split(".")
+    for package in (importlib.import_module(room) for room in ("teacher_student", "research")):
+        found: object = package
+        for part in parts[1:] if parts[0] == package.__name__ else parts:
+            if not hasattr(found, part) and isinstance(found, ModuleType):
+                with contextlib.suppress(ModuleNotFoundError):
+                    importlib.import_module(f"{found.__name__}.{part}")
+            found = getattr(found, part, None)
+        if found is not None:
+            return True
+    return False
+
+
+def faults_of_names(name: str, text: str) -> Iterator[str]:
+    """Yield dotted names in backticks that are neither in the packages nor settings, such as `privacy.nowhere`."""
+    for dotted in set(re.findall(rf"`\+?((?:{'|'.join(ROOMS)})(?:\.\w+)+)", text)):
+        if dotted not in SETTINGS and not is_in_python(dotted):
+            yield f"{name}: {dotted}"
+
+
 def faults_of_citations(name: str, text: str) -> Iterator[str]:
     """Yield pages of docs/ that a text cites and that are not there, or lack the section: docs/PAGE.md, "Section"."""
     for page, section in re.findall(r'\bdocs/(\w+\.md)(?:,\s+(?:#\s+)?"([^"]+)")?', text):
@@ -86,6 +132,16 @@ def faults_of_citations(name: str, text: str) -> Iterator[str]:
 
 def test_pages_name_only_tests_modules_and_links_that_exist():
     assert [fault for name, text in texts(PAGES) for fault in faults_of_page(name, text)] == []
+
+
+def test_pages_name_only_settings_and_python_names_that_exist():
+    pages = [path for path in PAGES if path.name != "CHANGELOG.md"]  # which names what was renamed
+    assert [fault for name, text in texts(pages) for fault in faults_of_names(name, text)] == []
+
+
+@pytest.mark.parametrize("dotted", ["privacy.nowhere", "teacher_student.data.nowhere", "student.settings.nowhere"])
+def test_names_of_nothing_are_found(dotted):
+    assert len(list(faults_of_names("x", f"`{dotted}`, `privacy.epsilon=1`, `data.assign_shards`, `research.theory`"))) == 1
 
 
 def test_sections_that_are_cited_exist():

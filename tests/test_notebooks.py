@@ -30,7 +30,7 @@ def test_notebook_runs(path, tmp_path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_is_kept_clean(path):
-    """No outputs, no place on somebody's machine, and something that can fail."""
+    """No outputs, no path of somebody's machine, and at least one assertion."""
     text = path.read_text(encoding="utf-8")
     cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
