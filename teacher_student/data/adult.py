@@ -195,8 +195,9 @@ def load_adult(
         ArgumentError: a pool that leaves nothing to evaluate on, a negative seed, unknown curves.
     """
     encoding, table = AdultEncoding(curves, education, weight), read_table()
-    features, labels, test = encoding.encode_codes(table), table[:, -1].astype(np.int64), table[:, 0] == 1
+    labels, test = table[:, -1].astype(np.int64), table[:, 0] == 1
     public, evaluation = public_split(int(test.sum()), pool, split_seed)
+    features = encoding.encode_codes(table)
     return PrivateDataset(
         name="adult",
         num_classes=2,

@@ -28,9 +28,10 @@ import numpy.typing as npt
 import pytest
 import torch
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from lightning.pytorch.trainer.connectors import callback_connector
 
 from teacher_student.aggregation import session
-from teacher_student.app import dispatch
+from teacher_student.app import dispatch, running
 from teacher_student.mechanisms import GeneratorNoise
 from teacher_student.monitoring import console
 from teacher_student.pipeline import baselines, modes, stages
@@ -96,11 +97,13 @@ def put_in(patch: pytest.MonkeyPatch, *, tied: bool = False) -> None:
     report_little(patch)
     patch.setattr(sys, "argv", list(sys.argv))  # a run puts its own words there
     patch.setattr(ConfigLoaderImpl, "load_configuration", _composed_once(ConfigLoaderImpl.load_configuration))
+    patch.setattr(running, "check_overrides", lambda _: None)  # it sees the words alone, and composes them once more
     patch.setattr(session, "SystemNoise", PutInNoise)
     patch.setattr(stages, "shard_dataset", functools.partial(stages.shard_dataset, key=bytes(range(32))))
     patch.setattr(console, "time", types.SimpleNamespace(perf_counter=lambda: 0.0))
     patch.setattr(modes, "plan", functools.cache(modes.plan))
     patch.setattr(baselines, "STEPS", 20)
+    patch.setattr(callback_connector, "_load_external_callbacks", lambda _: [])  # it searches all installed packages each time
     for mode in (modes.HardLabels, modes.SoftLabels, modes.Fractions, modes.MeanScores):
         patch.setattr(mode, "collect_votes", votes_put_in(mode.collect_votes, tied=tied))
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from .loaders import RECORDS, Loader
+from .loaders import Loader
+from .mutations import RECORDS
 from .outcome import INPUTS, RUN, Outcome, emptied, outcome, put_in
 
 SHORT = f"""console=plain run_folder={RUN} privacy.epsilon=200 teachers.number={RECORDS} teachers.training.steps=2

@@ -6,7 +6,8 @@ import pytest
 
 from teacher_student.app import conf_folder
 
-from .loaders import ARRAYS, LOADERS, OTHER_TABLES
+from .loaders import LOADERS
+from .mutations import ARRAYS, OTHER_TABLES
 from .pairs import CHEAP, World
 
 
@@ -64,8 +65,10 @@ CASES: dict[str, tuple[str, str]] = {
 }
 """Loader and words of each case."""
 
+KINDS = ("stability", "exponential", "noisy_fraction", "noisy_scores", "few_votes")
+"""A mechanism of each kind: those of one kind see the same votes in the same code."""
 DEFAULT = {
-    **{f"mechanism {name}": ("one 3e38",) for name in names("mechanism")},
+    **{f"mechanism {name}": ("one 3e38",) for name in KINDS},
     "soft labels": ("NaN",),
     "corrected fractions": ("NaN",),
     "corrected scores": ("one 3e38",),
