@@ -13,7 +13,7 @@ from teacher_student.aggregation.statistic import Statistic, check_num_teachers
 from teacher_student.aggregation.votes import Votes, check_votes
 from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer
 from teacher_student.mechanisms.noise import Noise
-from teacher_student.planning.preflight import mostly_noise, warn, weak_promise
+from teacher_student.planning.preflight import mostly_noise, warn, weak_guarantee
 from teacher_student.planning.request import Request, choose_cutoff, choose_parameters
 from teacher_student.privacy import MechanismSpec, calibrate
 from teacher_student.privacy.registry import LABELS
@@ -141,7 +141,7 @@ def label(
     options |= {"num_queries": len(votes), "num_teachers": num_teachers}
     with LabelSession(classes, epsilon, delta, cutoff, mechanism, **options) as session:
         request = _request(session.statistic, len(votes), epsilon, delta)
-        warn(weak_promise(epsilon, delta, population) + mostly_noise(session.mechanism.parameters, request))
+        warn(weak_guarantee(epsilon, delta, population) + mostly_noise(session.mechanism.parameters, request))
         return session.ask_once(votes)
 
 

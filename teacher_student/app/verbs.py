@@ -131,7 +131,7 @@ def plan(arguments: Sequence[str]) -> int:
     teacher-student plan privacy.epsilon=2 privacy.delta=1e-6
     teacher-student plan standin=[votes_250.npy,votes_1000.npy] truth=labels.npy num_queries=10000
     """
-    from teacher_student.planning.preflight import weak_promise
+    from teacher_student.planning.preflight import weak_guarantee
     from teacher_student.planning.report import plan as make_plan
 
     config = compose_whole("plan", arguments)
@@ -140,7 +140,7 @@ def plan(arguments: Sequence[str]) -> int:
     else:
         sizes = {name: config[name] for name in ("num_teachers", "num_queries", "num_classes", "failure")}
         found = make_plan(epsilon=config.privacy.epsilon, delta=config.privacy.delta, **sizes)
-    for text in weak_promise(**config.privacy):
+    for text in weak_guarantee(**config.privacy):
         print(f"Warning: {text}\n")
     print(found)
     return 0

@@ -18,7 +18,7 @@ from teacher_student.aggregation.votes import check_votes
 from teacher_student.arguments import ArgumentError, Integers, choice, file_path, positive_integer, whole_numbers
 from teacher_student.pipeline.budget import BudgetSettings
 from teacher_student.pipeline.folder import STUDENT_FILES
-from teacher_student.planning.preflight import warn, weak_promise
+from teacher_student.planning.preflight import warn, weak_guarantee
 from teacher_student.privacy import Certificate
 from teacher_student.privacy.paid_answers import OneScale
 from teacher_student.privacy.registry import LABELS
@@ -122,7 +122,7 @@ def select_file(
             f"truth must name a file of public classes for mechanism={mechanism}, got none; it answers every query, so that the "
             "number of answers tells no candidate from another"
         )
-    warn(weak_promise(epsilon, delta, population))
+    warn(weak_guarantee(epsilon, delta, population))
     selected = select_privately(
         tables,
         lambda _, release: float((release.answered if known is None else release.answered & (release.labels == known)).sum()),

@@ -29,7 +29,7 @@ from teacher_student.pipeline.ranks import Ranks, digest
 from teacher_student.pipeline.settings import Estimator, RunSettings
 from teacher_student.pipeline.stages import Run, Teachers
 from teacher_student.pipeline.student_files import save_student
-from teacher_student.planning.preflight import few_answers, mostly_noise, suggestion, weak_promise
+from teacher_student.planning.preflight import few_answers, mostly_noise, suggestion, weak_guarantee
 from teacher_student.privacy import Certificate, Parameters
 from teacher_student.student import Student
 from teacher_student.student.label_noise import known_noise
@@ -212,7 +212,7 @@ def _check_budget(settings: RunSettings, sizes: PublicSizes, parameters: Paramet
 def _warn(settings: RunSettings, sizes: PublicSizes, parameters: Parameters, display: Display) -> None:
     """Show what public numbers say against this run, before anything is trained or spent."""
     privacy = settings.privacy
-    texts = weak_promise(privacy.epsilon, privacy.delta, privacy.population)
+    texts = weak_guarantee(privacy.epsilon, privacy.delta, privacy.population)
     if (request := mode_for(settings).request(settings, sizes)) is not None:
         texts += [*mostly_noise(parameters, request), *few_answers(parameters, request)]
     for text in texts:

@@ -24,7 +24,7 @@ LARGEST_EPSILON = 10.0
 _LEAST_SHARE, _LEAST_PER_CLASS, _MOST_TEACHERS = 0.01, 5, 10**8
 
 
-def weak_promise(epsilon: float, delta: float, population: int | None = None) -> list[str]:
+def weak_guarantee(epsilon: float, delta: float, population: int | None = None) -> list[str]:
     """Return one-line warnings about an epsilon or a delta that protects next to nobody.
 
     Args:
@@ -35,7 +35,7 @@ def weak_promise(epsilon: float, delta: float, population: int | None = None) ->
     Raises:
         ArgumentError: a population that is not a positive integer.
 
-    >>> weak_promise(1.0, 1e-5, population=10_000)
+    >>> weak_guarantee(1.0, 1e-5, population=10_000)
     []
     """
     found = []

@@ -1,4 +1,4 @@
-"""Checks that raise no false alarm pass on the mechanisms and say what a broken one does."""
+"""Checks without false alarms pass on the mechanisms and say what is wrong with a mutant."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_mutants_fail_and_the_row_says_why(mutant, check, measured):
 
 @dataclasses.dataclass(frozen=True)
 class _Forgetful:
-    """Broken: every call begins with nothing paid."""
+    """Mutant: every call starts with nothing paid."""
 
     inner: Mechanism
 

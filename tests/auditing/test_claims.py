@@ -50,7 +50,7 @@ def test_adaptive_restarts_are_within_the_claim(mechanism, cutoff, epsilon, delt
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(("cutoff", "epsilon", "delta"), POINTS)
-def test_the_release_part_is_attained_when_every_query_is_split(mechanism, cutoff, epsilon, delta):
+def test_the_failure_event_is_attained_when_every_query_is_split(mechanism, cutoff, epsilon, delta):
     parameters = _calibrated(mechanism, cutoff, epsilon, delta)
     law = ThresholdLaw.of(parameters)
     exact = outcomes(law, all_split(cutoff).seen(halved_distance)).worst_divergence(epsilon)

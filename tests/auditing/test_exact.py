@@ -84,7 +84,7 @@ def test_tail_of_two_geometrics_is_the_sum_of_its_mass():
 
 
 @pytest.mark.parametrize("cutoff", [1, 3, 8])
-def test_release_part_is_attained_when_every_query_is_split(cutoff):
+def test_failure_event_is_attained_when_every_query_is_split(cutoff):
     law = ThresholdLaw("discrete_gaussian", "two_geometrics", 2.0, 5.0, 6, cutoff)
     noise = discrete_gaussian(2.0)
     bottom = two_geometrics_bottom(-6 - noise.support, 5.0)

@@ -23,7 +23,7 @@ def test_published_values():
 
 
 def test_delta_is_paid_for():
-    """A mechanism of epsilon 0 that shows a coin with probability delta: 2 m delta / i for the sharpest i."""
+    """A mechanism of epsilon 0 that reveals a coin with probability delta: 2 m delta / i for the best i."""
     assert p_value(100, 100, 100, epsilon=0.0, delta=0.01) == pytest.approx(2 * 100 * 0.01 / 50, rel=0.2)
     without, with_delta = (certain_epsilon(900, 1000, 1000, delta=delta, error=0.05) for delta in (0.0, 1e-3))
     assert 0 < with_delta < without
@@ -49,7 +49,7 @@ def test_a_mechanism_that_attains_its_epsilon_is_not_refuted_and_its_half_is(eps
 
 
 def test_the_attack_finds_what_each_candidate_gives_away():
-    """Candidates whose scores lie elsewhere and move in other directions: one threshold for all would guess at random."""
+    """Candidates with different scores that move in different directions: a common threshold would guess at random."""
     rng = np.random.default_rng(1)
     members = rng.random((120, 10)) < 0.5
     scores = 50.0 * np.arange(10) + np.where(np.arange(10) % 2, 3.0, -3.0) * members + rng.normal(size=members.shape)

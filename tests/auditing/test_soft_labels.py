@@ -22,7 +22,7 @@ MECHANISMS = ["stability", "stability_paper", "stability_redraw", "stability_lap
 
 
 def _turns(num_queries):
-    """A plain test, and a shifted one where that goes unanswered: 2 i, then 2 i + 1."""
+    """A plain test 2 i and, if it goes unanswered, a shifted test 2 i + 1."""
     turns = []
     for query in range(num_queries):
         turns += [(2 * query + 2, 2 * query + 1), (2 * query + 2, 2 * query + 2)]

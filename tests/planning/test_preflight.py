@@ -1,4 +1,4 @@
-"""Warnings from public numbers: given where they are due, silent elsewhere, their advice true."""
+"""Warnings from public numbers: given only when they are due, with advice that holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from teacher_student import label
 from teacher_student.arguments import ArgumentError, Integers, PrivacyWarning
 from teacher_student.mechanisms import GeneratorNoise
-from teacher_student.planning.preflight import UNSTABLE, few_answers, mostly_noise, suggestion, weak_promise
+from teacher_student.planning.preflight import UNSTABLE, few_answers, mostly_noise, suggestion, weak_guarantee
 from teacher_student.planning.request import Request, choose_parameters
 from teacher_student.privacy import calibrate
 
@@ -20,7 +20,7 @@ def request(num_teachers: int, num_queries: int, epsilon: float = 1.0, num_class
     return Request(num_teachers=num_teachers, num_queries=num_queries, epsilon=epsilon, delta=1e-5, num_classes=num_classes)
 
 
-def test_enough_teachers_are_not_warned_of() -> None:
+def test_enough_teachers_give_no_warning() -> None:
     wanted = request(2000, 10_000)
     assert few_answers(wanted.calibrate("stability", cutoff=100), wanted) == []
 
@@ -31,7 +31,7 @@ def test_a_small_set_of_queries_is_enough_when_half_of_it_is_answered() -> None:
 
 
 @pytest.mark.parametrize(("teachers", "queries", "cutoff"), [(250, 10_000, 100), (50, 500, 50)])
-def test_few_teachers_are_warned_of_with_advice_that_holds(teachers: int, queries: int, cutoff: int) -> None:
+def test_few_teachers_give_a_warning_with_advice_that_holds(teachers: int, queries: int, cutoff: int) -> None:
     wanted = request(teachers, queries)
     parameters = wanted.calibrate("stability", cutoff=cutoff)
     (text,) = few_answers(parameters, wanted)
@@ -80,17 +80,17 @@ NOISE = (
         (12, 1e-3, 10_000, [EPSILON, DELTA]),
     ],
 )
-def test_a_weak_promise_is_warned_of(epsilon: float, delta: float, population: int | None, texts: list[str]) -> None:
-    assert weak_promise(epsilon, delta, population) == texts
+def test_a_weak_guarantee_gives_a_warning(epsilon: float, delta: float, population: int | None, texts: list[str]) -> None:
+    assert weak_guarantee(epsilon, delta, population) == texts
 
 
 @pytest.mark.parametrize("population", [0, -1, 1.5, "many", True])
 def test_a_population_is_a_positive_integer(population: object) -> None:
     with pytest.raises(ArgumentError, match="population must be a positive integer"):
-        weak_promise(1.0, 1e-5, population)  # type: ignore[arg-type]
+        weak_guarantee(1.0, 1e-5, population)  # type: ignore[arg-type]
 
 
-def test_labels_that_are_mostly_noise_are_warned_of_with_advice_that_holds() -> None:
+def test_labels_that_are_mostly_noise_give_a_warning_with_advice_that_holds() -> None:
     wanted = request(30, 1000)
     assert mostly_noise(wanted.calibrate("gnmax"), wanted) == [NOISE]
     fewer = request(30, 4)
@@ -120,6 +120,6 @@ def test_label_warns_before_any_noise_is_drawn() -> None:
     assert [warning.filename for warning in seen] == [__file__, __file__]
 
 
-def test_clear_calls_of_label_warn_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
+def test_ordinary_calls_of_label_give_no_warning(recwarn: pytest.WarningsRecorder) -> None:
     label(np.zeros((5, 1000), dtype=int), num_classes=2, num_teachers=1000, epsilon=1.0, delta=1e-5, population=10_000)
     assert not [warning for warning in recwarn if issubclass(warning.category, PrivacyWarning)]

@@ -1,4 +1,4 @@
-"""The planner: expectations against simulation with the mechanisms themselves, choices, words."""
+"""The planner: expectations against simulated sessions, choices, and the printed plan."""
 
 from __future__ import annotations
 
@@ -175,8 +175,8 @@ def test_bad_sizes_get_one_clear_line(changed: dict[str, Any], words: str) -> No
     assert "\n" not in str(caught.value)
 
 
-def test_no_vote_goes_in() -> None:
-    """Plans are a function of public sizes: the same ones, the same plan."""
+def test_a_plan_is_a_function_of_public_sizes() -> None:
+    """The same sizes give the same plan."""
     sizes = {**SIZES, "mechanisms": ["gnmax"]}
     assert str(plan(**sizes)) == str(plan(**sizes))
     assert HALTED not in plan(**sizes).table[0].expected_answers

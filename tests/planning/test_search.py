@@ -1,4 +1,4 @@
-"""Choosing teachers, mechanism, cutoff and queries on a public stand-in: against simulated sessions, and the ranking."""
+"""Choosing teachers and mechanism on public stand-ins: expectations against simulated sessions, and the ranking."""
 
 from __future__ import annotations
 

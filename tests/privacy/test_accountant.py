@@ -1,4 +1,4 @@
-"""One contract that every mechanism's cost must keep under composition, and what the accountant adds on top."""
+"""The contract that every mechanism's cost must satisfy under composition, and the routes of the accountant."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ class CostContract(ABC):
             epsilon = composition.epsilon(1e-4)
             assert composition.delta(epsilon * (1 + 1e-6)) <= 1e-4 * (1 + 1e-4)
 
-    def test_a_delta_below_the_release_part_is_out_of_reach(self) -> None:
+    def test_a_delta_below_the_failure_event_is_out_of_reach(self) -> None:
         composition = Composition().add(self.parameters, 3)
         if composition.release_delta > 0:
             assert composition.epsilon(composition.release_delta) == math.inf
             assert composition.delta(1e6) >= composition.release_delta
 
-    def test_renyi_bound_rises_with_the_order_and_never_beats_the_own_epsilon_wrongly(self) -> None:
+    def test_the_renyi_bound_is_positive_and_rises_with_the_order(self) -> None:
         orders = np.array([1.1, 1.5, 2.0, 4.0, 16.0, 64.0])
         bounds = self.parameters.rdp(orders)
         if bounds is not None:
@@ -163,7 +163,7 @@ def test_every_other_mechanism_is_under_the_contract(mechanism: str, check: str)
 
 
 class Forgetful(GNMax):
-    """The broken twin: a cost that does not count its answers."""
+    """Mutant: a cost that does not count its answers."""
 
     @property
     def mu(self) -> float:
@@ -210,7 +210,7 @@ def test_gaussian_route_is_exact() -> None:
 
 
 def test_distribution_route_agrees_with_the_exact_ones() -> None:
-    """Forced through privacy loss distributions by a part that hardly costs anything, the price moves by the rounding only."""
+    """A part that costs next to nothing forces this route; the cost then changes only by rounding."""
     for parameters in (TestGNMax.parameters, TestLNMax.parameters):
         next_to_nothing = LNMax(scale=Fraction(10**7), max_answers=1)
         mixed, alone = Composition().add(parameters).add(next_to_nothing), Composition().add(parameters)
@@ -225,7 +225,7 @@ def test_distribution_route_is_sharper_than_renyi() -> None:
     assert mixed.epsilon(DELTA) == epsilons["distribution"]
 
 
-def test_release_parts_add_as_they_stand() -> None:
+def test_failure_probabilities_add() -> None:
     stability = TestStability.parameters
     assert Composition().add(stability, 4).release_delta == pytest.approx(4 * stability.release_delta)
 
@@ -257,7 +257,7 @@ def test_bad_epsilon_and_delta() -> None:
 
 @pytest.mark.parametrize("times", [1000, 10**6])
 def test_masses_of_a_loss_are_raised_by_what_their_logarithms_lose(times: int) -> None:
-    """They are probabilities: rounded up, their sum is not below 1."""
+    """They are probabilities, rounded up, so their sum is at least 1."""
     loss = 1e-3
     masses, failure = _loss_masses(loss, times)
     places = np.array(sorted(masses))
@@ -267,9 +267,9 @@ def test_masses_of_a_loss_are_raised_by_what_their_logarithms_lose(times: int) -
     assert 1 <= found.sum() + failure <= 1 + 1e-7
 
 
-def test_a_bound_that_is_no_number_bounds_nothing() -> None:
+def test_a_bound_that_is_not_a_number_bounds_nothing() -> None:
     class Broken(GNMax):
-        """The broken twin: its cost cannot be computed."""
+        """Mutant: its cost cannot be computed."""
 
         def delta(self, epsilon: float) -> float:
             return math.nan * epsilon

@@ -90,8 +90,8 @@ def put_parameter(**values):
         ),
     ],
 )
-def test_numbers_that_the_parameters_do_not_bear_out_are_refused(change):
-    """Half the noise, a lower threshold, more refusals, a smaller claim: all readable, none verified."""
+def test_numbers_that_the_parameters_do_not_support_are_refused(change):
+    """Half the noise, a lower threshold, more refusals, a smaller claim: all can be read, none is verified."""
     with pytest.raises(ArgumentError) as refused:
         Certificate.from_json(tampered(change)).verify()
     assert "\n" not in str(refused.value)
@@ -100,7 +100,7 @@ def test_numbers_that_the_parameters_do_not_bear_out_are_refused(change):
 @pytest.mark.parametrize("mechanism", STABILITY)
 @pytest.mark.parametrize("field", ["threshold_scale", "query_scale"])
 def test_an_eighth_of_the_noise_is_refused_whatever_the_calibration(mechanism, field):
-    """An eighth, since the printed constants keep twice what they need."""
+    """An eighth, since the printed constants have twice the noise that they need."""
 
     def change(fields):
         scale = fields["parameters"][field] / 8
@@ -119,7 +119,7 @@ def test_the_format_is_a_number(number):
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("change", ["epsilon", "tiny scales", "huge counts"])
 def test_numbers_whose_cost_cannot_be_computed_are_refused_in_one_line(mechanism, change):
-    """Nothing but ArgumentError comes out, whatever the numbers; a huge epsilon is a true claim."""
+    """Whatever the numbers, only ArgumentError is raised; a huge epsilon is a true claim."""
     parameters = calibrate(mechanism, **WANTED, **({"threshold": 9} if mechanism == "confident_gnmax" else {}))
     fields = json.loads(certificate(parameters=parameters).to_json())
     if change == "epsilon":
@@ -137,7 +137,7 @@ def test_numbers_whose_cost_cannot_be_computed_are_refused_in_one_line(mechanism
 
 
 def test_more_answers_than_can_be_counted_are_refused():
-    """scipy's binomial tail is NaN there, and a NaN once was a delta of 0."""
+    """scipy's binomial tail is NaN there, which was once taken for a delta of 0."""
     fields = json.loads(certificate(parameters=calibrate("lnmax", epsilon=1.0, delta=1e-5, num_queries=100)).to_json())
     fields["parameters"]["max_answers"] = 2**31
     with pytest.raises(ArgumentError, match="max_answers must be an integer from 1 to 10000000"):
@@ -173,7 +173,7 @@ def test_what_is_not_a_certificate_is_refused(change):
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 @pytest.mark.parametrize("place", ['"epsilon": 1.0', '"delta": 1e-05', '"threshold": 30', '"paid": 17'])
-def test_numbers_that_are_none_are_refused(number, place):
+def test_values_that_are_not_numbers_are_refused(number, place):
     text = certificate().to_json()
     assert place in text
     with pytest.raises(ArgumentError):
@@ -181,7 +181,7 @@ def test_numbers_that_are_none_are_refused(number, place):
 
 
 @pytest.mark.parametrize("text", ["", "no JSON", "[]", "3", "null", '{"epsilon": 1}', "[" * 100_000])
-def test_text_that_is_no_certificate_is_refused(text):
+def test_text_that_is_not_a_certificate_is_refused(text):
     with pytest.raises(ArgumentError, match="certificate must"):
         Certificate.from_json(text)
 
@@ -230,6 +230,6 @@ def test_earlier_releases_that_do_not_recompute_are_refused(changes):
         Certificate.from_json(certificate(composition=(earlier(**changes),)).to_json()).verify()
 
 
-def test_the_parameters_must_be_a_mechanisms():
+def test_the_parameters_must_be_those_of_a_mechanism():
     with pytest.raises(ArgumentError, match="parameters must be those of a mechanism"):
         dataclasses.replace(certificate(), parameters={"mechanism": "stability"})

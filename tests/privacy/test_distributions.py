@@ -1,4 +1,4 @@
-"""The laws against sums written another way: pmfs convolved term by term, and 50-digit decimals."""
+"""The laws against other summations: probabilities convolved term by term, and 60-digit decimals."""
 
 import math
 from decimal import Decimal, localcontext

@@ -1,4 +1,4 @@
-"""Budgets for releases chosen one after the other: what a filter admits never costs more, however it is chosen."""
+"""Budgets for releases chosen one after the other: whatever a filter admits stays within them."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def claim(parameters: LNMax) -> Claim:
     return Claim(parameters, parameters.epsilon(1e-6), 1e-6)
 
 
-def test_the_least_bound_over_what_has_gathered_is_no_budget() -> None:
-    """The broken twin: it admits each of the six after FIRST, and the choice among them then costs two and a half times delta."""
+def test_the_smallest_bound_so_far_is_not_a_budget() -> None:
+    """Mutant: it admits each of the six after FIRST, and the choice among them then costs two and a half times delta."""
     for parameters in LATER:
         assert Composition().add(FIRST).add(parameters).delta(2.0) <= 9.7e-6
     assert true_delta(LATER, 2.0) == pytest.approx(2.44e-5, rel=0.01)
@@ -107,7 +107,7 @@ def test_every_mechanism_can_be_paid_under_basic_and_renyi(mechanism: str) -> No
     assert GaussianFilter(2.0, 1e-5).admits(made) == (parameters.mu is not None)
 
 
-def test_release_parts_have_a_share_of_their_own() -> None:
+def test_failure_events_have_a_share_of_their_own() -> None:
     parameters = calibrate("stability", epsilon=1e-2, delta=1e-6, cutoff=2)
     most = math.floor(RELEASE_SHARE * 1e-5 / parameters.release_delta)
     budget = RenyiFilter(20.0, 1e-5)
@@ -115,7 +115,7 @@ def test_release_parts_have_a_share_of_their_own() -> None:
     assert not budget.admits([Claim(parameters, 1e-2, 1e-6)] * (most + 1))
 
 
-def test_decimals_add_up_and_what_is_no_number_does_not() -> None:
+def test_decimals_add_up_and_nan_is_refused() -> None:
     third = Claim(FIRST, 0.4, 1e-6)
     assert BasicFilter(1.2, 3e-6).admits([third] * 3)
     assert not BasicFilter(1.2, 3e-6).admits([third] * 4)

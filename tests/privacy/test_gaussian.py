@@ -109,7 +109,7 @@ def test_limits() -> None:
 @pytest.mark.parametrize("mu", [1e-10, 1e-8, 1e-6, 1e-3, 0.3, 2.0])
 @pytest.mark.parametrize("deviations", [0.0, 0.1, 2.0, 6.0])
 def test_no_digit_is_lost_to_the_side_of_a_smaller_delta(mu: float, deviations: float) -> None:
-    """Against 60 digits. Where mu is small the two tails agree in all but the last digits of a double, and those are given up."""
+    """Against 60 digits. For small mu the two tails differ only in the last digits of a double, so slack is added."""
     mp = pytest.importorskip("mpmath").mp.clone()
     mp.dps = 60
     epsilon = mu * deviations
@@ -119,7 +119,7 @@ def test_no_digit_is_lost_to_the_side_of_a_smaller_delta(mu: float, deviations: 
     assert exact * (1 - 1e-15) <= found <= exact * (1 + 1e-10 + 2e-12 / mu)
 
 
-def test_what_is_no_number_is_a_certain_failure() -> None:
+def test_nan_is_a_certain_failure() -> None:
     assert gaussian_delta(math.nan, 1.0) == gaussian_delta(1.0, math.nan) == 1.0
     assert gaussian_epsilon(math.nan, 1e-5) == math.inf
     assert gaussian_delta(1e-3, 1e308) == 0.0

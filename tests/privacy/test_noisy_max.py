@@ -122,7 +122,7 @@ def test_noise_halved_is_caught(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", SINGLE)
 def test_paying_for_one_answer_of_four_is_caught(kind: type) -> None:
-    """A cap that is not kept."""
+    """A cap that is not enforced."""
     claimed = dataclasses.replace(kind(scale=Fraction(3), max_answers=4), max_answers=1)
     four = kind(scale=Fraction(3), max_answers=4)
     excess = max(
@@ -132,7 +132,7 @@ def test_paying_for_one_answer_of_four_is_caught(kind: type) -> None:
 
 
 def test_confident_gnmax_with_its_test() -> None:
-    """All transcripts of two queries, each an abstention or a class: answered only where the noisy maximum is high enough."""
+    """All transcripts of two queries, each an abstention or a class."""
     parameters = ConfidentGNMax(threshold=5, threshold_scale=Fraction(3), query_scale=Fraction(3), num_queries=2, max_answers=2)
     gnmax = GNMax(scale=Fraction(3), max_answers=1)
     support = np.arange(-60, 61)

@@ -152,7 +152,7 @@ def test_more_answers_than_can_be_computed_are_refused() -> None:
             calibrate(mechanism, epsilon=1.0, delta=1e-5, num_queries=2**30)
 
 
-def test_what_is_no_number_is_a_certain_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nan_is_a_certain_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pure.special, "bdtr", lambda *given: math.nan)
     assert pure_delta(0.1, 100, 1.0) == 1.0
     assert pure_epsilon(0.1, 100, 1e-5) == pytest.approx(10.0)  # plain composition: it needs no tail

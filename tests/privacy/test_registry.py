@@ -1,4 +1,4 @@
-"""A mechanism is registered whole or not at all, and what it does not say is never assumed."""
+"""A mechanism is registered with every piece or not at all, and nothing is assumed for a missing piece."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_only_a_spec_is_registered(thing):
         registry.register(thing)
 
 
-def test_a_mechanism_without_a_sampler_is_refused_by_its_name_and_disturbs_no_other():
+def test_a_mechanism_without_a_sampler_is_refused_and_affects_no_other():
     registry.register(made(**PIECES))
     for use in (
         lambda: calibrate("stub", epsilon=1.0, delta=1e-5, num_queries=3),
@@ -93,7 +93,7 @@ def test_a_sampler_of_another_mechanism_is_not_inherited_once_a_class_is_registe
 
 
 @pytest.mark.parametrize("name", list(registry.ANSWERING))
-def test_every_mechanism_is_whole(name):
+def test_every_mechanism_has_every_piece(name):
     kind = registry.ANSWERING[name]
     spec = calibrate(name, epsilon=1.0, delta=1e-5, **{"cutoff": 3, **kind.audit_options(3, None)})
     assert spec.limit.most == 3
@@ -114,7 +114,7 @@ def test_every_mechanism_is_whole(name):
 @pytest.mark.parametrize("name", [name for name in MECHANISMS if issubclass(registry.LABELS[name], NoisyMaxParameters)])
 @pytest.mark.parametrize("votes", [[20, 15, 0], [7, 7, 7, 7], [0, 3]])
 def test_the_law_of_a_noisy_maximum_is_that_of_the_audit_and_planners_are_near_it(name, votes):
-    """The two are written down apart; a twin whose noise has 0.7 of its scale is told from the law."""
+    """The two are implemented separately; a mutant with 0.7 of the scale is told from the law."""
     kind, counts = registry.LABELS[name], np.array(votes)
     spec = calibrate(name, epsilon=1.0, delta=1e-5, **kind.audit_options(3, None))
     assert spec.law(counts) == pytest.approx(NoisyMaxLaw.of(spec)._label_chances(counts), abs=1e-9)
@@ -123,7 +123,7 @@ def test_the_law_of_a_noisy_maximum_is_that_of_the_audit_and_planners_are_near_i
         assert spec.mutants()["scale_0.7"].law(counts) != pytest.approx(spec.law(counts), abs=1e-3)
 
 
-def test_a_selection_speaks_of_its_sessions():
+def test_a_selection_describes_its_sessions():
     session = calibrate("gnmax", epsilon=0.3, delta=1e-6, num_queries=10)
     selection = PrivateSelection(session=session, repetitions=3)
     assert (selection.limit, selection.draws) == (session.limit, session.draws)

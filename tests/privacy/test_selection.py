@@ -61,7 +61,7 @@ def test_no_neighbours_are_further_apart_than_is_claimed_and_one_runs_cost_is_no
     assert max(hockey_stick(*pair, 1.0) for pair in best_run) > 1e-3  # the best of several is not
 
 
-def test_release_parts_are_counted_for_each_run_that_is_expected():
+def test_failure_events_are_counted_for_each_expected_run():
     session = SESSIONS[0]
     selection = PrivateSelection(session=session, repetitions=7)
     assert session.release_delta > 0
@@ -120,6 +120,6 @@ def test_foreign_parameters_are_refused(changed, says):
         parameters_from_dict({**good, **changed})
 
 
-def test_nothing_can_be_had_for_nothing():
+def test_a_budget_that_is_too_small_is_refused():
     with pytest.raises(ArgumentError, match="epsilon must be"):
         calibrate_selection("gnmax", epsilon=1e-3, delta=1e-9, repetitions=5000, num_queries=10)

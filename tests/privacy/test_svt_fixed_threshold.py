@@ -1,4 +1,4 @@
-"""The default calibration: reference points, the release part by another route, and whole sessions summed exactly."""
+"""The default calibration: reference points, the failure event by another route, and whole sessions summed exactly."""
 
 import dataclasses
 import math
@@ -57,7 +57,7 @@ def test_the_threshold_tail_alone_would_need_a_larger_threshold(cutoff, epsilon,
 
 @pytest.mark.parametrize("kind", [Stability, StabilityLaplace])
 @pytest.mark.parametrize(("s", "b", "w", "cutoff"), [(2, 3, 4, 1), (2, 3, 4, 5), (7, 18, 31, 8), (4, 50, 20, 100)])
-def test_the_release_part_is_the_chance_that_one_of_several_coins_shows_an_answer(kind, s, b, w, cutoff):
+def test_the_failure_event_is_the_chance_that_one_of_several_coins_shows_an_answer(kind, s, b, w, cutoff):
     """Another route: noise values added up one by one, refusals counted by a recursion over the split queries."""
     parameters = kind(threshold_scale=Fraction(s), query_scale=Fraction(b), threshold=w, cutoff=cutoff)
     t, reach = math.exp(-1 / b), 40 * b
@@ -80,7 +80,7 @@ def test_the_release_part_is_the_chance_that_one_of_several_coins_shows_an_answe
 
 
 @pytest.mark.parametrize("kind", [Stability, StabilityLaplace])
-def test_bounds_on_the_release_part_hold(kind):
+def test_bounds_on_the_failure_event_hold(kind):
     one = kind(threshold_scale=Fraction(5), query_scale=Fraction(20), threshold=12, cutoff=1)
     many = dataclasses.replace(one, cutoff=9)
     assert one.release_delta < many.release_delta <= 9 * one.release_delta
@@ -168,7 +168,7 @@ def test_a_session_with_half_the_noise_passes_it(order):
 
 
 def test_no_small_session_passes_epsilon_and_delta():
-    """Split queries (distance 0 on both sides) too: an answer to one shows which data it was."""
+    """Includes split queries (distance 0 on both sides), whose answer shows which data it was."""
     splits = [
         ([0] * 5, [0] * 5, range(5)),
         ([9, 9, 0, 0, 4], [10, 8, 0, 0, 5], (2, 3)),
@@ -182,7 +182,7 @@ def test_no_small_session_passes_epsilon_and_delta():
             assert apart <= SMALL.delta(epsilon)
 
 
-def test_the_release_part_is_attained():
+def test_the_failure_event_is_attained():
     """As many split queries as the cutoff: the chance that one is answered is delta2, and one threshold lower it is more."""
     left = transcripts(SMALL, [0, 0])
     shown = sum(p for key, p in left.items() if any(key))

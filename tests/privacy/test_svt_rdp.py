@@ -1,4 +1,4 @@
-"""kappa is a bound, and hardly more than the supremum: brute force, 50-digit decimals, and the sessions that attain it."""
+"""kappa is a bound and hardly above the supremum: brute force, 90-digit decimals, and sessions that attain it."""
 
 import math
 from decimal import Decimal, localcontext

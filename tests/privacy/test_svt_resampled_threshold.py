@@ -46,7 +46,7 @@ def test_a_run_in_integers_is_pure_at_two_over_lambda(scale):
 
 
 @pytest.mark.parametrize(("scale", "threshold", "cutoff"), [(2, 0, 1), (2, 9, 3), (5, 60, 40)])
-def test_the_release_part_is_each_runs_chance_to_answer_at_distance_0(scale, threshold, cutoff):
+def test_the_failure_event_is_each_runs_chance_to_answer_at_distance_0(scale, threshold, cutoff):
     """Every pair of noise values is looked at: answered iff 0 + nu > w + rho."""
     reach = np.arange(-90 * scale, 90 * scale + 1)
     rho, nu = np.exp(-np.abs(reach) / scale), np.exp(-np.abs(reach) / (2 * scale))
