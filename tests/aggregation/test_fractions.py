@@ -241,3 +241,8 @@ def test_a_refused_call_spends_nothing():
     with pytest.raises(ArgumentError):
         mine.answer(counts=[[101, 0]])
     assert mine.remaining_units == 5
+
+
+def test_the_old_name_of_remaining_units_is_accepted_with_a_notice():
+    with session() as mine, pytest.warns(FutureWarning, match=r"^FractionSession\.remaining_cutoff is now remaining_units"):
+        assert mine.remaining_cutoff == mine.remaining_units == 5
