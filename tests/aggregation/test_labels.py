@@ -172,7 +172,7 @@ tables = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(
     given=st.fixed_dictionaries(
         {"num_classes": st.one_of(st.integers(1, 4), anything)},
