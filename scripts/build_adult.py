@@ -3,7 +3,7 @@
     python scripts/build_adult.py FOLDER
 
 FOLDER holds `adult.data` and `adult.test` as distributed by the UCI Machine Learning Repository. Their SHA-256 digests are
-checked first, and the table that was written is turned back into both files and compared at the end.
+checked first. At the end the written table is converted back into both files, and their digests are compared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME}]
 
 
 def read_original(folder: Path, name: str) -> str:
-    """Return the text of an original file, or stop if it is another one."""
+    """Return the text of an original file; stop if its digest is wrong."""
     content = (folder / name).read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     if digest != DIGESTS[name]:
@@ -48,7 +48,7 @@ def encode_line(line: str, number: int, *, test: bool) -> list[int]:
 
 
 def build_table(folder: Path) -> adult.Table:
-    """Return the table of both files, column after column in memory, which compresses better."""
+    """Return the table of both files, in column-major order, which compresses better."""
     rows = []
     for name, test in (("adult.data", False), ("adult.test", True)):
         for number, line in enumerate(read_original(folder, name).splitlines(), start=1):
@@ -74,14 +74,14 @@ def _original_value(name: str, code: int) -> str:
 
 
 def pack(table: adult.Table) -> bytes:
-    """Return the compressed table; the same bytes for the same table and the same liblzma."""
+    """Return the compressed table; equal tables give equal bytes with the same liblzma."""
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, table, version=(1, 0), allow_pickle=False)
     return lzma.compress(buffer.getvalue(), format=lzma.FORMAT_XZ, check=lzma.CHECK_SHA256, filters=FILTERS)
 
 
 def main() -> None:
-    """Check, build, write, and check what was written."""
+    """Check the originals, build and write the table, and check the written file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where adult.data and adult.test are")
     parser.add_argument("--output", type=Path, default=Path(adult.__file__).with_name(adult.TABLE))

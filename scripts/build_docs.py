@@ -23,17 +23,17 @@ from pdoc import doc, render
 
 
 def load_modules(package: str) -> list[ModuleType]:
-    """Import a package and all modules in it; names that a room loads when first used are loaded now."""
+    """Import a package and all of its modules, including names that are otherwise loaded on first use."""
     root = importlib.import_module(package)
     names = [found.name for found in pkgutil.walk_packages(root.__path__, f"{package}.")]
     modules = [root, *(importlib.import_module(name) for name in names)]
     for module in modules:
         for name in getattr(module, "__all__", ()):
-            if hasattr(module, name):  # what is missing is for pdoc to say
+            if hasattr(module, name):  # pdoc reports missing names
                 setattr(module, name, getattr(module, name))
         for kind in vars(module).values():
             for annotation in getattr(getattr(kind, "__new__", None), "__annotations__", {}).values():
-                if isinstance(annotation, ForwardRef):  # of a NamedTuple, which does not say where its names are from
+                if isinstance(annotation, ForwardRef):  # of a NamedTuple, which does not record the module of its names
                     annotation.__forward_module__ = kind.__module__
             if isinstance(kind, type) and dataclasses.is_dataclass(kind):
                 _say_where_fields_are_from(kind)
@@ -41,7 +41,7 @@ def load_modules(package: str) -> list[ModuleType]:
 
 
 def _say_where_fields_are_from(kind: type) -> None:
-    """A constructor holds the annotations of inherited fields as texts; their names are those of the base's module."""
+    """Resolve the annotations of inherited fields, which a constructor holds as text, in the module of their base class."""
     given = inspect.get_annotations(kind.__init__)
     for base in kind.__mro__:
         for name, text in inspect.get_annotations(base).items():
@@ -54,11 +54,11 @@ def build(package: str, out: Path) -> list[str]:
     """Write one page for each module of a package.
 
     Args:
-        package: dotted name of what is described.
+        package: dotted name of the package.
         out: folder of the pages.
 
     Returns:
-        What is wrong with docstrings, annotations or `__all__`: one text for each warning.
+        One text for each warning about docstrings, annotations or `__all__`.
     """
     modules = load_modules(package)
     render.configure(docformat="google", footer_text=f"{package} {getattr(modules[0], '__version__', '')}".strip())

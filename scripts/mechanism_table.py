@@ -1,12 +1,12 @@
-"""How many labels each mechanism releases, and how many are the plurality's: published votes and simulated ones, as Markdown.
+"""Print, as Markdown, how many labels each mechanism releases and how many are the plurality's, on published and simulated votes.
 
 python scripts/mechanism_table.py                              the tables of docs/mechanisms.md
-python scripts/mechanism_table.py --runs 1 --teachers 4000     quicker, and another simulated size
+python scripts/mechanism_table.py --runs 1 --teachers 4000     faster, with another simulated size
 python scripts/mechanism_table.py --failure 0.001              noisy maxima as sure of a clear vote as the stability mechanism
 
 Every mechanism's parameters are chosen by the planner from public sizes (teachers, queries, classes, epsilon, delta), and its
 guarantee is data-independent. Figures are means over `--runs` sessions with repeatable noise: a study, not a private release.
-The published votes (Papernot et al. 2018: 250 teachers, one row of counts for each query) are read from --votes where they are.
+The published votes (Papernot et al. 2018: 250 teachers, one row of counts per query) are read from --votes if they are there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VOTES = Path(__file__).parents[2] / "shared" / "data" / "pate2018_votes"
 
 
 class Profile(NamedTuple):
-    """A stream of queries: its name, counts (num_queries, num_classes), the number of teachers, and whether order is chance."""
+    """A stream of queries: name, counts (num_queries, num_classes), number of teachers, and whether the order is random."""
 
     name: str
     counts: Integers
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def published(folder: Path) -> list[Profile]:
-    """Return the published votes that are in `folder`, and say which are not."""
+    """Return the published votes that are in `folder`; say which are missing."""
     found = []
     for name, file in PUBLISHED.items():
         if not (folder / file).exists():
@@ -77,7 +77,7 @@ def published(folder: Path) -> list[Profile]:
 
 
 def simulated(options: argparse.Namespace) -> list[Profile]:
-    """Return two-class streams: clear queries, and unstable ones on which every teacher tosses a coin."""
+    """Return two-class streams of clear queries, and of unstable queries on which every teacher tosses a coin."""
     generator, queries = np.random.default_rng(options.seed), positive_integer("queries", options.queries)
     agreement = fraction_of_one("agreement", options.agreement)
     found = []

@@ -54,12 +54,12 @@ class Method:
     """A row of a table.
 
     Attributes:
-        name: of the row.
-        teachers: overrides that say which teachers are trained; rows with the same ones share them.
-        labels: overrides that say what is released and how the student learns.
-        budgets: for each epsilon the override that goes with it (a cutoff, a number of queries); all of them public.
-        crowds: for an epsilon that wants other teachers, the overrides that say which.
-        owned: records that one owner has; owners are then protected whole, and each keeps to one teacher.
+        name: name of the row.
+        teachers: overrides for the teachers; rows with the same overrides share teachers.
+        labels: overrides for the release and the student.
+        budgets: for each epsilon, its own overrides (a cutoff, a number of queries); all of them public.
+        crowds: for an epsilon that needs other teachers, the overrides for these.
+        owned: records of one owner; owners are then protected as a whole, and each has one teacher.
     """
 
     name: str
@@ -70,17 +70,17 @@ class Method:
     owned: int = 1
 
     def teachers_at(self, epsilon: float) -> tuple[str, ...]:
-        """Return the overrides that say which teachers are trained at an epsilon."""
+        """Return the overrides for the teachers at an epsilon."""
         return (*self.teachers, *self.crowds.get(epsilon, ()))
 
 
 def asking(*numbers: int) -> dict[float, tuple[str, ...]]:
-    """Return how many queries are asked at each epsilon."""
+    """Return the override for the number of queries at each epsilon."""
     return {epsilon: (f"queries.total={number}",) for epsilon, number in zip(EPSILONS, numbers, strict=True)}
 
 
 def halting(*cutoffs: int) -> dict[float, tuple[str, ...]]:
-    """Return the cutoff at each epsilon."""
+    """Return the override for the cutoff at each epsilon."""
     return {epsilon: (f"privacy.cutoff={cutoff}",) for epsilon, cutoff in zip(EPSILONS, cutoffs, strict=True)}
 
 
@@ -91,23 +91,23 @@ CROWDS = {
     0.5: ("teachers.number=4000",),
     4.0: ("teachers.number=1000", "data.view.components=60", "boosting.rounds=8"),
 }
-"""Noise is the smaller against more votes; where it hardly matters, fewer teachers see more records and columns each."""
+"""At small epsilon more teachers outweigh the noise; at epsilon 4 fewer teachers see more records and columns each."""
 SCORES = ("experiment=adult_scores",)
 SCORERS: dict[float, tuple[str, ...]] = {
     0.25: ("teachers.number=8000", "data.view.components=60"),
     0.5: ("teachers.number=16000", "mechanism.norm=1.0"),
 }
 BOOSTED = (*CORRECTED, "learner=boosting", "teachers.number=500", "learner.num_workers=1")
-"""Of 500 to 2,000 teachers with 5 or 20 trees each, on components or plain columns, the best at epsilon 1 on one split."""
+"""The best at epsilon 1 on one split, of 500 to 2,000 teachers with 5 or 20 trees each, on components or plain columns."""
 
 
 def _fewer(teachers: int) -> dict[float, tuple[str, ...]]:
-    """Return as many teachers as there are owners to fill them, at every epsilon."""
+    """Return, for every epsilon, as many teachers as the owners can fill."""
     return dict.fromkeys(EPSILONS, (f"teachers.number={teachers}",))
 
 
 FEWER = ("data.view.components=null", "teachers.number=100", "teachers.training.steps=200", "teachers.training.batch_size=16")
-"""What hard labels want of images: fewer teachers, of ten or more images each, that see all pixels."""
+"""For hard labels of images: fewer teachers, with ten or more images each, that see all pixels."""
 SPARSE = (
     "queries.order=random",
     "student.settings.propagation=0",
@@ -115,7 +115,7 @@ SPARSE = (
     "student.settings.method.entropy_weight=0.3",
     "+student.settings.prior_precision=5.0",
 )
-"""What a few hard labels want of a student."""
+"""For a student of a few hard labels."""
 NEIGHBOUR = (
     "learner=sklearn",
     "learner.estimator._target_=sklearn.neighbors.KNeighborsClassifier",
@@ -123,7 +123,7 @@ NEIGHBOUR = (
     "+learner.estimator.n_neighbors=1",
     "learner.num_workers=1",
 )
-"""Teachers without a gradient: whatever is nearest."""
+"""Teachers without a gradient: the nearest neighbour."""
 
 
 def images(experiment: str) -> tuple[Method, ...]:
@@ -178,9 +178,9 @@ PEERS: dict[str, dict[str, dict[str, Any]]] = {
         for name in ("digits", "mnist5000", "digits_frozen", "mnist5000_frozen")
     },
 }
-"""Of DP-SGD: for owners, of rates from 0.5 to 4 and clips of 0.1, 0.3 and 1, the best at epsilon 0.25 to 1; on digits, of rates
-from 2 to 8, clips of 0.3 and 1 and 20 to 80 epochs, the best at epsilon 2; in four steps, of rates 2, 4 and 8 and clips of 0.3, 1
-and 3, the best at epsilon 1. Adult's boosted trees are to be held against the table adult."""
+"""Settings of DP-SGD, each the best of those tried. For owners: rates from 0.5 to 4, clips 0.1, 0.3 and 1, at epsilon 0.25 to 1.
+On digits: rates from 2 to 8, clips 0.3 and 1, 20 to 80 epochs, at epsilon 2. In four steps: rates 2, 4 and 8, clips 0.3, 1 and 3,
+at epsilon 1. Boosted trees on Adult are to be compared with the table adult."""
 
 
 def settings_of(method: Method, epsilon: float, split: int) -> RunSettings:
@@ -194,7 +194,7 @@ def settings_of(method: Method, epsilon: float, split: int) -> RunSettings:
 
 
 def with_owners(dataset: PrivateDataset, owned: int, seed: int) -> PrivateDataset:
-    """Return the data set with an owner for each record, drawn at random: `owned` records to each."""
+    """Return the data set with a random owner for each record; each owner has `owned` records."""
     owners = np.random.default_rng(seed).permutation(len(dataset.private_labels)) // owned
     return dataclasses.replace(dataset, private_users=owners)
 
@@ -247,7 +247,7 @@ def _peers(asked: Asked, settings: RunSettings) -> Iterator[dict[str, Any]]:
 
 
 def _dp_sgd(table: str, owned: int, epsilons: tuple[float, ...], split: int) -> Iterator[dict[str, Any]]:
-    """DP-SGD on the columns on which it was best: on Adult all whitened components, else those of the table's first row."""
+    """Yield the cells of DP-SGD on its best columns: all whitened components on Adult, else those of the table's first row."""
     chosen = TABLES[table][-1 if table == "adult" else 0]
     dataset = settings_of(dataclasses.replace(chosen, owned=owned), 1.0, split).data()
     for (name, tuned), epsilon in itertools.product(PEERS[table].items(), epsilons):
@@ -305,16 +305,16 @@ def plot(cells: list[dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    """Print a table, and write its numbers."""
+    """Print a table and write its numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", default="adult", choices=[*TABLES, "pate2018_votes"])
     parser.add_argument("--splits", type=int, default=8, help="number of public splits (default 8)")
     parser.add_argument("--first", type=int, default=0, help="first split, a seed (default 0)")
     parser.add_argument("--epsilons", type=float, nargs="*", default=EPSILONS, help=f"of {EPSILONS}")
     parser.add_argument(
-        "--only", nargs="*", help="names of methods; students without noise are measured beside the table's first one"
+        "--only", nargs="*", help="names of methods; students without noise are measured with the first method of the table"
     )
-    parser.add_argument("--workers", type=int, default=1, help="processes, each with splits of its own")
+    parser.add_argument("--workers", type=int, default=1, help="number of processes; each runs whole splits")
     parser.add_argument("--out", type=Path, default=Path("runs") / "tables", help="folder for JSON and plot")
     options = parser.parse_args()
     if options.table == "pate2018_votes":
