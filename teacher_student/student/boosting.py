@@ -14,13 +14,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor, nn
 
-from teacher_student.arguments import ArgumentError, number_at_least_zero, positive_integer, positive_number
-from teacher_student.student.augmentations import views_of
-from teacher_student.student.fitting import LARGEST_SEED, check_points, fit_once, quiet
-from teacher_student.student.label_noise import TransitionMatrix
+from teacher_student.arguments import ArgumentError, number_at_least_zero, positive_number
+from teacher_student.student.fitting import fit_student
 from teacher_student.student.methods import Labeled, Learning, Method
 from teacher_student.student.module import Report, Student
 from teacher_student.student.settings import StudentSettings
@@ -93,7 +90,7 @@ def _variance(before: Tensor, values: Tensor) -> Tensor:
 class Boosting(Method):
     """The loss of a boosting step from a frozen network `before`."""
 
-    uses_unlabeled = False
+    uses_unlabeled = semi_supervised = False
     before: nn.Module
     by: BoostingStep
 
@@ -121,7 +118,7 @@ def boost_student(
         before: the network to start from; it is not changed.
         features: (num_queries, *shape) public features.
         released: as `probabilities`, shares of votes (any numbers that sum to 1 in each row) or mean scores (any numbers).
-        settings: how to learn; prior and weight decay, which would pull logits to 0, are not used.
+        settings: how to learn; prior and weight decay, which would pull logits to 0, and noise and propagation are not used.
         by: the kind of step.
         seed: of batch order; not secret.
         trainer_options: passed to `lightning.Trainer`.
@@ -132,13 +129,10 @@ def boost_student(
     """
     if not isinstance(by, BoostingStep):
         raise ArgumentError(f"by must be VoteStep(step) or NewtonStep(step, shrinkage), got {by!r}")
-    check_points(features, released)
-    positive_integer("seed", seed, minimum=0, maximum=LARGEST_SEED)
-    points, kept = torch.as_tensor(features), copy.deepcopy(before).requires_grad_(requires_grad=False)
-    plain = dataclasses.replace(settings, method=Boosting(before=kept, by=by), prior_precision=0.0, weight_decay=0.0)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        noise = TransitionMatrix(0.0, released.probabilities.shape[1])
-        views = views_of(points, plain.augmentation)
-        network = copy.deepcopy(before).requires_grad_().train()
-        return fit_once(network, points, released, plain, noise, views, quiet(trainer_options), report).eval()
+    method = Boosting(before=copy.deepcopy(before).requires_grad_(requires_grad=False), by=by)
+    plain = dataclasses.replace(settings, method=method, prior_precision=0.0, weight_decay=0.0, label_noise=0.0, propagation=0.0)
+
+    def start() -> nn.Module:
+        return copy.deepcopy(before).requires_grad_().train()
+
+    return fit_student(start, features, released, plain, seed=seed, trainer_options=trainer_options, report=report)

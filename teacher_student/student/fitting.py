@@ -23,10 +23,10 @@ from teacher_student.student.module import Report, Student
 from teacher_student.student.settings import StudentSettings
 from teacher_student.student.targets import Targets, propagate
 
-LARGEST_SEED = 2**64 - 1
+_LARGEST_SEED = 2**64 - 1
 """Largest seed of torch's generators."""
 
-SMALL_STEP = 5_000_000
+_SMALL_STEP = 5_000_000
 """Weights times batch size below which one thread trains faster than several."""
 
 
@@ -54,11 +54,11 @@ def fit_student(
     Raises:
         ArgumentError: no point with a target, numbers that are not finite, or label noise of other classes.
     """
-    check_points(features, targets)
-    positive_integer("seed", seed, minimum=0, maximum=LARGEST_SEED)
+    _check_points(features, targets)
+    positive_integer("seed", seed, minimum=0, maximum=_LARGEST_SEED)
     if settings.propagation > 0:
         targets = propagate(features, targets, settings.propagation, settings.propagation_neighbours)
-    settings = _with_something_to_learn_from(settings, targets)
+    settings = _possible(settings, targets)
     points = torch.as_tensor(features)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -66,15 +66,15 @@ def fit_student(
         views, method, released = views_of(points, settings.augmentation), settings.learning_method, targets
         for fit in range(1, method.num_fits + 1):
             last = fit == method.num_fits  # only its curves are kept
-            options = quiet(trainer_options) | ({} if last else {"logger": False})
-            student = fit_once(network(), points, targets, settings, noise, views, options, report)
+            options = _quiet(trainer_options) | ({} if last else {"logger": False})
+            student = _fit_once(network(), points, targets, settings, noise, views, options, report)
             if not last:
                 said = torch.as_tensor(predict_probabilities(student.publishable, features))
                 targets = method.next_targets(released, said, noise, settings.unlabeled_weight)
     return student.eval()
 
 
-def fit_once(
+def _fit_once(
     network: nn.Module,
     points: Tensor,
     targets: Targets,
@@ -84,7 +84,7 @@ def fit_once(
     trainer_options: Mapping[str, Any],
     report: Report | None,
 ) -> Student:
-    """Fit `network` once; `trainer_options` are complete (see `quiet`)."""
+    """Fit `network` once; `trainer_options` are complete (see `_quiet`)."""
     labeled = targets.weights > 0
     chosen = [points[labeled], *(torch.as_tensor(array[labeled]) for array in (targets.probabilities, targets.weights))]
     loaders = {"labeled": _batches(TensorDataset(*chosen), settings.batch_size)}
@@ -102,7 +102,7 @@ def _batches(dataset: TensorDataset, batch_size: int) -> DataLoader[Any]:
     return DataLoader(dataset, sampler=BatchSampler(RandomSampler(dataset), batch_size, drop_last=False), batch_size=None)
 
 
-def check_points(features: npt.NDArray[np.float32], targets: Targets) -> None:
+def _check_points(features: npt.NDArray[np.float32], targets: Targets) -> None:
     """Refuse points and targets of different lengths, or from which nothing can be learned."""
     if len(features) != len(targets.weights):
         raise ArgumentError(f"targets must have one row for each of the {len(features)} points, got {len(targets.weights)}")
@@ -115,12 +115,12 @@ def check_points(features: npt.NDArray[np.float32], targets: Targets) -> None:
         raise ArgumentError("features and targets must be finite, got NaN or infinity")
 
 
-def _with_something_to_learn_from(settings: StudentSettings, targets: Targets) -> StudentSettings:
-    """Return settings of a supervised student where no point is left unlabeled."""
-    name = settings.learning_method.name
-    if name == "supervised" or targets.unlabeled.any():
+def _possible(settings: StudentSettings, targets: Targets) -> StudentSettings:
+    """Return settings of a supervised student where a semi-supervised one has no unlabeled point."""
+    method = settings.learning_method
+    if not method.semi_supervised or targets.unlabeled.any():
         return settings
-    warnings.warn(f"no point is left unlabeled: the student learns as supervised, not by {name}", stacklevel=3)
+    warnings.warn(f"no point is left unlabeled: the student learns as supervised, not by {method.name}", stacklevel=3)
     return dataclasses.replace(settings, method="supervised")
 
 
@@ -137,7 +137,7 @@ def predict_probabilities(network: nn.Module, features: npt.NDArray[np.float32],
 def _one_thread_if_small(network: nn.Module, batch_size: int) -> Iterator[None]:
     """Use one thread where a step is a few microseconds of arithmetic: waking a second one costs up to ten times as much."""
     before = torch.get_num_threads()
-    if batch_size * sum(weight.numel() for weight in network.parameters()) < SMALL_STEP:
+    if batch_size * sum(weight.numel() for weight in network.parameters()) < _SMALL_STEP:
         torch.set_num_threads(1)
     try:
         yield
@@ -145,7 +145,7 @@ def _one_thread_if_small(network: nn.Module, batch_size: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def quiet(options: Mapping[str, Any] | None) -> dict[str, Any]:
+def _quiet(options: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return a trainer's options, completed so that it writes and prints nothing by default."""
     defaults: dict[str, Any] = {
         "logger": False,

@@ -73,14 +73,9 @@ class UnfinishedChunk:
 
 
 class ChunkTrainer:
-    """Trains one chunk. All its choices are public constants; the records enter only through batches.
+    """Trains one chunk. All its choices are public constants; the records, on the device, enter only through batches.
 
-    Args:
-        engine: from `build_engine`.
-        records: the chunk's records, on the device.
-        master_seed: the run's seed.
-        decays: weight decay of each of the chunk's teachers.
-        settings: the engine's, unless others are given.
+    `decays` are the weight decays of the chunk's teachers; `settings` are the engine's unless others are given.
     """
 
     def __init__(

@@ -95,11 +95,7 @@ def _hidden_layers(inputs: int, hidden: Sequence[int], dropout: float, widest: i
 class LogisticRegression(MLP):
     """Multinomial logistic regression, started from zero weights: the loss is convex, so the start need not be random.
 
-    Args:
-        num_features: length of a record after flattening.
-        num_classes: number of classes.
-        initial_bias: public constants that the intercept starts from, one for each class (default: 0).
-        prediction_offset: public constants added to the class scores when voting.
+    Arguments are those of `MLP`; `initial_bias` is 0 by default.
     """
 
     starts_alike: ClassVar[bool] = True

@@ -52,9 +52,12 @@ def predict_votes(
     if isinstance(ensemble, LearnerEnsemble):
         yield from ensemble.predict_votes(public_features, block=block)
         return
-    dtype = getattr(torch, vote_type(ensemble.num_classes).name)
-    votes = Reading(lambda scores: scores.argmax(-1), dtype, ABSTAIN)
-    yield from _in_blocks(ensemble, public_features, votes, block, trainer_options, joined)
+    yield from _in_blocks(ensemble, public_features, votes_of(ensemble.num_classes), block, trainer_options, joined)
+
+
+def votes_of(num_classes: int) -> Reading:
+    """Return the reading of votes: the class with the largest score."""
+    return Reading(lambda scores: scores.argmax(-1), getattr(torch, vote_type(num_classes).name), ABSTAIN)
 
 
 def predict_scores(
@@ -64,13 +67,9 @@ def predict_scores(
     block: int = _BLOCK,
     trainer_options: Mapping[str, Any] | None = None,
 ) -> Iterator[npt.NDArray[np.float32]]:
-    """Yield the teachers' probabilities of class 1 on public points, a block at a time: what soft labels are made of.
+    """Yield the probabilities of class 1 that teachers of two classes give public points, a block at a time, for soft labels.
 
-    Args:
-        ensemble: trained teachers of two classes. What a network adds when voting (`prediction_offset`) is added here too.
-        public_features: (points, ...), like the teachers' records.
-        block: points in a block.
-        trainer_options: for Lightning's Trainer.
+    Arguments are those of `predict_votes`. What a network adds when voting (`prediction_offset`) is added here too.
 
     Yields:
         (points in the block, num_teachers) float32 in [0, 1]; NaN where a teacher abstains.
@@ -87,13 +86,10 @@ def predict_scores(
 def predict_class_scores(
     ensemble: TeacherEnsemble | LearnerEnsemble, public_features: object, *, trainer_options: Mapping[str, Any] | None = None
 ) -> Iterator[npt.NDArray[np.float32]]:
-    """Yield how much the teachers say for each class, on all public points, a chunk of teachers at a time, on one device.
+    """Yield the teachers' scores of each class on all public points, a chunk of teachers at a time, on one device.
 
-    Args:
-        ensemble: trained teachers. Networks give logits, with what they add when voting (`prediction_offset`), and learners
-            probabilities.
-        public_features: (points, ...), like the teachers' records.
-        trainer_options: for Lightning's Trainer.
+    Arguments are those of `predict_votes`. Networks give logits, with what they add when voting (`prediction_offset`); learners
+    give probabilities.
 
     Yields:
         (teachers in the chunk, points, num_classes) float32, each point's scores centred at 0; 0 where a teacher abstains.

@@ -155,13 +155,7 @@ def _usable(labels: Tensor, num_classes: int) -> bool:
 
 
 class ShardSampler:
-    """Positions within one shard: an endless sequence of passes, each a fresh permutation, readable from any point.
-
-    Args:
-        size: records in the shard (at least 1).
-        master_seed: the run's seed.
-        shard: the shard's index.
-    """
+    """Positions in a shard of `size` records (at least 1): endless passes, each a fresh permutation, readable from any point."""
 
     def __init__(self, size: int, master_seed: int, shard: int) -> None:
         self.size, self._seed = size, shard_seed(master_seed, shard, "order")
@@ -184,13 +178,7 @@ class ShardSampler:
 
 
 class ChunkBatches:
-    """Row indices of every step of one chunk, made a window of steps at a time.
-
-    Args:
-        records: the chunk.
-        batch_size: records of a teacher in a step.
-        master_seed: the run's seed.
-    """
+    """Row indices of every step of one chunk, made a window of steps at a time."""
 
     def __init__(self, records: ChunkRecords, batch_size: int, master_seed: int) -> None:
         self._batch_size = batch_size

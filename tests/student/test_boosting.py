@@ -1,6 +1,8 @@
-"""A corrected student moves its logits by the shares, exactly where it can, and on average under noise."""
+"""A boosted student moves its logits by the shares, exactly where it can, and on average under noise."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import numpy as np
 import pytest
@@ -11,6 +13,8 @@ from teacher_student import ArgumentError
 from teacher_student.student import NewtonStep, StudentSettings, Targets, VoteStep, boost_student
 
 SETTINGS = StudentSettings(epochs=60, batch_size=100, learning_rate=0.1)
+BRIEF = dataclasses.replace(SETTINGS, epochs=3)
+"""Enough where nothing moves."""
 POINTS = np.random.default_rng(0).standard_normal((200, 2)).astype(np.float32)
 
 
@@ -53,7 +57,7 @@ def test_logits_of_several_classes_move_against_each_other():
 def test_even_votes_move_nothing_and_the_old_student_stays():
     before = linear()
     kept = {name: value.clone() for name, value in before.state_dict().items()}
-    after = boost_student(before, POINTS, targets(np.full((200, 2), 0.5)), SETTINGS, VoteStep(2.0)).publishable
+    after = boost_student(before, POINTS, targets(np.full((200, 2), 0.5)), BRIEF, VoteStep(2.0)).publishable
     assert log_odds(after) == pytest.approx(log_odds(before), abs=1e-4)
     assert all(torch.equal(value, kept[name]) for name, value in before.state_dict().items())
 
@@ -102,7 +106,7 @@ def test_scores_move_the_student_by_newtons_step(shrinkage):
 
 def test_scores_of_zero_move_nothing():
     before = linear(3)
-    after = boost_student(before, POINTS, targets(np.zeros((200, 3))), SETTINGS, NewtonStep(2.0, 0.1)).publishable
+    after = boost_student(before, POINTS, targets(np.zeros((200, 3))), BRIEF, NewtonStep(2.0, 0.1)).publishable
     assert logits(after) == pytest.approx(logits(before), abs=1e-4)
 
 

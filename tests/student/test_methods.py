@@ -25,6 +25,7 @@ from teacher_student.student.augmentations import views_of
 from teacher_student.student.label_noise import TransitionMatrix
 from teacher_student.student.methods import Labeled, Learning
 from teacher_student.student.methods.consistency import FixMatch, confident_loss
+from teacher_student.student.methods.freematch import class_thresholds
 from teacher_student.student.methods.mixmatch import MixMatch
 from teacher_student.student.methods.supervised import SelfTraining
 from teacher_student.student.methods.virtual_adversarial import VirtualAdversarial
@@ -243,3 +244,11 @@ def test_guesses_are_put_under_the_noise_of_labels(method):
     labeled = Labeled(pool[:5], torch.tensor([rows[1]]).expand(5, 2), torch.ones(5))
     _, beside = MixMatch().losses(learning(certain, pool, rows), labeled, pool[5:])
     assert beside.item() < 1e-6
+
+
+def test_thresholds_follow_confidence_and_are_lower_for_rare_classes():
+    unsure = torch.tensor([[0.4, 0.3, 0.3]] * 8)
+    sure = torch.tensor([[0.98, 0.01, 0.01]] * 6 + [[0.1, 0.8, 0.1]] * 2)
+    assert torch.allclose(class_thresholds(unsure), torch.tensor([0.4, 0.3, 0.3]))
+    often, rare, never = class_thresholds(sure).tolist()
+    assert often > class_thresholds(unsure)[0] > rare > never

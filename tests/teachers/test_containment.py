@@ -84,7 +84,7 @@ CASES = {
 
 
 def train(parts, network, options, **more):
-    settings = TrainingSettings(**{"steps": 9, "batch_size": 4, "chunk": 4, "learning_rate": 0.05, **options})
+    settings = TrainingSettings(**{"steps": 5, "batch_size": 4, "chunk": 4, "learning_rate": 0.05, **options})
     return train_teachers(*flat(parts), network, settings, master_seed=7, report=lambda *_: None, **more)
 
 

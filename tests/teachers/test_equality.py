@@ -111,10 +111,10 @@ def test_every_engine_equals_a_plain_loop(name, optimizer):
     settings = TrainingSettings(
         learning_rate=0.03,
         weight_decay=decays,
-        steps=12,
+        steps=6,
         batch_size=8,
         schedule="cosine",
-        warmup_steps=3,
+        warmup_steps=2,
         label_smoothing=0.1,
         clip_norm=0.5,
         precision="float64",
@@ -155,7 +155,7 @@ def test_votes_are_compared_where_they_are_clear():
 def test_engines_and_chunks_agree_with_dropout():
     network = partial(MLP, D, C, (7, 5), dropout=0.4)
     ensembles = [
-        train_teachers(*made(), network, TrainingSettings(steps=20, precision="float64", engine=engine, chunk=chunk))
+        train_teachers(*made(), network, TrainingSettings(steps=8, precision="float64", engine=engine, chunk=chunk))
         for engine, chunk in (("batched", 5), ("batched", 2), ("vmap", 3), ("sequential", None))
     ]
     for shard in range(6):

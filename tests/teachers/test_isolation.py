@@ -35,7 +35,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_altering_one_shard_leaves_every_other_teacher_bit_identical(case):
     network, options = CASES[case]
-    settings = TrainingSettings(**{"steps": 12, "batch_size": 8, "chunk": 3, **options})
+    settings = TrainingSettings(**{"steps": 6, "batch_size": 8, "chunk": 3, **options})
     parts = shards_of([11, 4, 9, 30, 8])
     points = shards_of([20], seed=5)[0][0]
     base = train(parts, network, settings)
@@ -205,5 +205,5 @@ def test_sequential_teachers_are_isolated_whatever_the_network(network):
     parts = shards_of([6, 5, 7])
     settings = TrainingSettings(steps=4, batch_size=4)
     base = train(parts, network, settings)
-    for alter in ALTERATIONS.values():
-        assert differing(base, train(exchanged(parts, 0, alter), network, settings)) == {0}
+    for name in ("largest", "labels", "empty", "NaN"):  # all alterations are tried above, on the same engine
+        assert differing(base, train(exchanged(parts, 0, ALTERATIONS[name]), network, settings)) == {0}, name

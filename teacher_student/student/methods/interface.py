@@ -63,11 +63,13 @@ class Method:
 
     Attributes:
         name: by which `StudentSettings.method` finds it.
+        semi_supervised: whether it learns from unlabeled points.
         uses_unlabeled: whether a batch of unlabeled points is drawn beside each labeled one.
         needs_average: whether it needs a running average of the weights.
     """
 
     name: ClassVar[str]
+    semi_supervised: ClassVar[bool] = True
     uses_unlabeled: ClassVar[bool] = True
     needs_average: ClassVar[bool] = False
 

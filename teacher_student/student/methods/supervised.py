@@ -19,7 +19,7 @@ class Supervised(Method):
     """Weighted soft-label cross-entropy; unlabeled points are not used."""
 
     name = "supervised"
-    uses_unlabeled = False
+    uses_unlabeled = semi_supervised = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,7 @@ class SelfTraining(Supervised):
     """
 
     name = "self_training"
+    semi_supervised = True
     confidence: float = 0.95
     rounds: int = 3
 

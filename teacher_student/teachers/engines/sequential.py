@@ -1,4 +1,4 @@
-"""One teacher after the other: fastest for convolutions on a CPU, and the way out for what cannot be stacked."""
+"""One teacher after the other: fastest for convolutions on a CPU, and the fallback for networks that cannot be stacked."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from torch import Tensor, nn
 from teacher_student.teachers.engines.interface import Engine, Stack, mean_loss
 from teacher_student.teachers.settings import TrainingSettings
 
-_LARGEST_KERNEL, _FEWEST_CHANNELS = 3, 4  # of a convolution in channels_last: neither, or not both, exceeded
+_LARGEST_KERNEL, _FEWEST_CHANNELS = 3, 4  # a convolution that exceeds both is not laid out in channels_last
 _IMAGE_BATCH = 4  # dimensions: batch, channels, height, width
 
 
 def lay_out(network: nn.Module) -> None:
-    """Put a CPU's images into the layout that each layer is fastest in, in place; values do not change, only their order.
+    """Make each layer of a network on a CPU use the layout in which it is fastest, in place; values do not change.
 
-    Measured with float32, forward and backward: pooling is 8 to 14 times as fast in channels_last, convolutions of one to three
-    channels 3 times and 1 x 1 convolutions 1.3 times; 3 x 3 ones do not care; larger kernels over many channels are a fifth
-    slower. GroupNorm gathers whole channels, which costs it in channels_last what convolutions gain, so that a network with
-    GroupNorm stays as it is.
+    Measured with float32, forward and backward: in channels_last pooling is 8 to 14 times as fast, convolutions of one to three
+    channels 3 times and 1 x 1 convolutions 1.3 times; 3 x 3 convolutions take the same time, larger kernels over many channels a
+    fifth more. GroupNorm loses in channels_last what convolutions gain, so a network with GroupNorm stays unchanged.
     """
     if any(isinstance(module, nn.GroupNorm) for module in network.modules()):
         return
@@ -42,10 +41,10 @@ def _relaid(layout: torch.memory_format, _: nn.Module, inputs: tuple[Any, ...]) 
 
 
 class SequentialEngine(Engine):
-    """A plain loop. Buffers are the teacher's own and travel in its stack.
+    """A plain loop. Buffers belong to a teacher and are part of its stack.
 
-    Every teacher gets a fresh copy of the untouched network: what a user's module remembers in an attribute must not pass from
-    one teacher to the next.
+    Every teacher gets a fresh copy of the untouched network: an attribute in which a user's module keeps something must not pass
+    from one teacher to the next.
     """
 
     name: ClassVar[str] = "sequential"
@@ -70,7 +69,7 @@ class SequentialEngine(Engine):
         return list(self.network.parameters())
 
     def unpack(self, packed: Sequence[Tensor]) -> Stack:  # noqa: ARG002
-        """The network's state, buffers included; `packed` are its own parameters."""
+        """Return the network's state, buffers included; `packed` are its own parameters."""
         return {
             name: tensor.detach().clone(memory_format=torch.contiguous_format).unsqueeze(0)
             for name, tensor in self.network.state_dict().items()
