@@ -133,11 +133,15 @@ def test_nothing_unlabeled_is_supervised_with_a_warning(method):
 
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_every_method_composes_from_the_command_line(method):
-    """With the settings of `conf/student/method`, which are the defaults, or by its name alone."""
-    for choice in ("student/method", "student.settings.method"):
-        settings = settings_from_config(compose("run", ["experiment=blobs", f"{choice}={method}"])).student
-        assert settings.method == METHODS[method]()
-        assert (settings.average_decay > 0) == METHODS[method].needs_average
+    """With the settings of `conf/student/method`, which are the defaults."""
+    settings = settings_from_config(compose("run", ["experiment=blobs", f"student/method={method}"])).student
+    assert settings.method == METHODS[method]() == dataclasses.replace(BASE, method=method).method
+    assert (settings.average_decay > 0) == METHODS[method].needs_average
+
+
+def test_a_method_composes_by_its_name_alone():
+    settings = settings_from_config(compose("run", ["experiment=blobs", "student.settings.method=mixmatch"])).student
+    assert settings.method == METHODS["mixmatch"]()
 
 
 def test_a_method_has_its_own_settings():
