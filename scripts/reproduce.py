@@ -35,12 +35,12 @@ from teacher_student import ArgumentError
 from teacher_student.app import compose, settings_from_config
 from teacher_student.data import PrivateDataset
 from teacher_student.monitoring.console import Display
-from teacher_student.pipeline.baselines import baselines
-from teacher_student.pipeline.evaluation import evaluate
+from teacher_student.pipeline.diagnostics import Asked, baselines, evaluate
 from teacher_student.pipeline.folder import open_run
 from teacher_student.pipeline.modes import mode_for
-from teacher_student.pipeline.ranks import ALONE
-from teacher_student.pipeline.runner import Asked, ask_teachers
+from teacher_student.pipeline.processes import ALONE
+from teacher_student.pipeline.rounds import silent
+from teacher_student.pipeline.runner import ask_teachers
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Run
 from teacher_student.teachers.trainer import quiet
@@ -203,16 +203,12 @@ def student_accuracy(asked: Asked, settings: RunSettings, folder: Path) -> float
     """Release labels of votes that are there, teach a student, and return its accuracy; NaN where nothing was answered."""
     run = Run(settings, asked.run.dataset, open_run(folder, settings.config))
     shutil.copy(asked.run.folder.private / "shards.json", run.folder.private / "shards.json")  # correcting teachers need them
-    answers = mode_for(settings)
-    release = answers.release_labels(run, asked.votes, silent, None)
+    mode = mode_for(settings, run.dataset.public_sizes)
+    release = mode.release_labels(run, asked.votes, silent, None)
     if not release.answered.any():
         return float("nan")
-    student = answers.teach(run, release, silent)
+    student = mode.teach(run, release, silent)
     return evaluate(student.publishable, asked.run.dataset).metrics["accuracy"]
-
-
-def silent(done: int, text: str) -> None:
-    """Show no progress."""
 
 
 def one_split(table: str, methods: tuple[Method, ...], epsilons: tuple[float, ...], split: int) -> list[dict[str, Any]]:
@@ -239,9 +235,9 @@ def _cells(table: str, methods: tuple[Method, ...], epsilons: tuple[float, ...],
 
 def _peers(asked: Asked, settings: RunSettings) -> Iterator[dict[str, Any]]:
     """What the students are measured against: without noise, and without teachers."""
-    answers = mode_for(settings)
-    counts = answers.count_votes(asked.votes, settings)
-    models = baselines(asked.run.dataset, answers.noiseless_targets(counts, settings), settings)
+    run = dataclasses.replace(asked.run, settings=settings)
+    mode = mode_for(settings, run.dataset.public_sizes)
+    models = baselines(run, mode.noiseless_targets(mode.count_votes(asked.votes)))
     for name in ("student of noiseless labels", "non-private model"):
         yield {"method": name, "epsilon": None, "accuracy": models[name]()["accuracy"]}
 

@@ -1,7 +1,7 @@
-"""The one place that validates arguments.
+"""Validation of arguments, in one place.
 
 Every check takes the argument's name and value, returns the value in its canonical type, and raises `ArgumentError` with
-one clear line otherwise: the argument, what it must be, what it was.
+one clear line otherwise: the argument, what it must be, and what it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_VOTES = 2**53
 _LONGEST_MESSAGE = 2000
 _LARGEST_INTEGER = 2**63 - 1
 _LEAST = 1e-303
-"""Of positive numbers: the reciprocal of a smaller one, or a few times that, is no number."""
+"""The smallest positive number that is accepted: the reciprocal of a smaller one may overflow."""
 
 
 class ArgumentError(ValueError):
@@ -65,15 +65,19 @@ def positive_integer(name: str, value: object, *, minimum: int = 1, maximum: int
 
 def finite_number(name: str, value: object) -> float:
     """Return `value` as a finite float."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise ArgumentError(f"{name} must be a finite number, got {value!r}")
-    try:
-        number = float(value)
-    except OverflowError:  # an integer that no double holds
-        number = math.inf
-    if not math.isfinite(number):
+    if not math.isfinite(number := _number(value)):
         raise ArgumentError(f"{name} must be a finite number, got {value!r}")
     return number
+
+
+def _number(value: object) -> float:
+    """Return `value` as a float; NaN if it is not a number, or an integer that no double holds."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
 
 
 def positive_number(name: str, value: object) -> float:
@@ -83,13 +87,17 @@ def positive_number(name: str, value: object) -> float:
     Traceback (most recent call last):
     teacher_student.arguments.ArgumentError: epsilon must be a number above 0, got -1
     """
-    try:
-        number = finite_number(name, value)
-    except ArgumentError:
-        number = -1.0
-    if number < _LEAST:
-        wanted = f"at least {_LEAST}" if number > 0 else "a number above 0"
+    number = _number(value)
+    if not _LEAST <= number < math.inf:
+        wanted = f"at least {_LEAST}" if 0 < number < _LEAST else "a number above 0"
         raise ArgumentError(f"{name} must be {wanted}, got {value!r}")
+    return number
+
+
+def number_at_least_zero(name: str, value: object) -> float:
+    """Return `value` as a finite float of at least 0."""
+    if not 0 <= (number := _number(value)) < math.inf:
+        raise ArgumentError(f"{name} must be a number of at least 0, got {value!r}")
     return number
 
 
@@ -99,23 +107,16 @@ def probability(name: str, value: object) -> float:
     >>> probability("delta", 1e-5)
     1e-05
     """
-    try:
-        number = finite_number(name, value)
-    except ArgumentError:
-        number = -1.0
+    number = _number(value)
     if not _LEAST <= number < 1:
-        wanted = f"be at least {_LEAST}" if 0 < number < 1 else "lie strictly between 0 and 1"
+        wanted = f"be at least {_LEAST}" if 0 < number < _LEAST else "lie strictly between 0 and 1"
         raise ArgumentError(f"{name} must {wanted}, got {value!r}")
     return number
 
 
 def fraction_of_one(name: str, value: object) -> float:
     """Return `value` as a float from 0 to 1, both included."""
-    try:
-        number = finite_number(name, value)
-    except ArgumentError:
-        number = -1.0
-    if not 0 <= number <= 1:
+    if not 0 <= (number := _number(value)) <= 1:
         raise ArgumentError(f"{name} must lie between 0 and 1, got {value!r}")
     return number
 
@@ -130,17 +131,6 @@ def true_or_false(name: str, value: object) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise ArgumentError(f"{name} must be true or false, got {value!r}")
     return bool(value)
-
-
-def number_at_least_zero(name: str, value: object) -> float:
-    """Return `value` as a finite float of at least 0."""
-    try:
-        number = finite_number(name, value)
-    except ArgumentError:
-        number = -1.0
-    if number < 0:
-        raise ArgumentError(f"{name} must be a number of at least 0, got {value!r}")
-    return number
 
 
 def floats(name: str, value: object) -> Floats:

@@ -32,7 +32,7 @@ HUGE = 10**400
             lambda: ShardedRecords.of(np.zeros((2, 1)), np.array([1j, 0]), [0, 1], [0, 2]),
             "labels must be an array of real numbers",
         ),
-        (lambda: compose("run", ["student=[1,[2]]", "student=[1,[2]]"]), "overrides must choose of a group by name"),
+        (lambda: compose("run", ["student=[1,[2]]", "student=[1,[2]]"]), "overrides must choose from a group by name"),
     ],
 )
 def test_one_line_says_which_argument(call, message):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from teacher_student import app, label
-from teacher_student.app import configs
+from teacher_student.app import composing
 from teacher_student.planning.search import choose
 from teacher_student.privacy import registry
 from teacher_student.student import METHODS
@@ -43,7 +43,7 @@ def written(tmp_path, monkeypatch):
     """Writes the files that a section shows, beside a copy of the configs, and imports its modules under their names."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(app.conf_folder(), tmp_path / "conf")
-    monkeypatch.setattr(configs, "conf_folder", lambda: tmp_path / "conf")
+    monkeypatch.setattr(composing, "conf_folder", lambda: tmp_path / "conf")
     modules, methods = {}, dict(METHODS)
 
     def write(section: str) -> dict[str, object]:

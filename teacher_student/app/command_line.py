@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from teacher_student.app.running import run
-from teacher_student.app.slips import complain, meant
+from teacher_student.app.composing import suggestion
+from teacher_student.app.running import complain, run
 from teacher_student.app.verbs import audit, benchmark, label, ledger, plan, predict, select, verify
 from teacher_student.arguments import ArgumentError
 from teacher_student.version import __version__
 
 HELP = """teacher-student {version}: private models from sensitive records (PATE style)
 
-  run        the whole way: records, shards, teachers, votes, labels, student
+  run        everything: records, shards, teachers, votes, labels, student
                teacher-student run experiment=adult privacy.epsilon=0.5
                teacher-student run -m privacy.epsilon=0.5,1,2      (a sweep)
   label      private labels from the predictions of any models
@@ -62,7 +62,7 @@ def dispatch(arguments: Sequence[str]) -> int:
     verb, *rest = arguments
     try:
         if verb not in VERBS:
-            raise ArgumentError(f"the verb must be one of {', '.join(VERBS)}; got {verb!r}{meant(verb, list(VERBS))}")
+            raise ArgumentError(f"the verb must be one of {', '.join(VERBS)}; got {verb!r}{suggestion(verb, list(VERBS))}")
         if verb != "benchmark" and ("--help" in rest or "-h" in rest):
             print(inspect.getdoc(VERBS[verb]))
             return 0

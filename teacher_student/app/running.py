@@ -16,15 +16,17 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from teacher_student.app import configs
-from teacher_student.app.composing import accept_old_names, compose
+from teacher_student.app import composing
+from teacher_student.app.composing import accept_old_names, check_flags, compose, one_line
 from teacher_student.app.settings import check_complete, light_settings, settings_from_config
-from teacher_student.app.slips import check_flags, complain, one_line
 from teacher_student.arguments import ArgumentError
+
+FLAGS = ("--cfg", "-c", "--resolve", "--package", "-p", "--run", "-r", "--multirun", "-m", "--hydra-help", "--info", "--version")
+"""What Hydra understands beside overrides, as far as a run needs it."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """`teacher-student run`: the whole way, from private records to a student that may be published.
+    """`teacher-student run`: from private records to a student that may be published.
 
     Any setting of `conf/` is an override `name=value`; `-m` sweeps over lists of values, `--cfg job` shows the config only.
 
@@ -37,19 +39,14 @@ def run(arguments: Sequence[str]) -> int:
         check_flags(arguments, "run", FLAGS)
         check_overrides(arguments)
     sys.argv = ["teacher-student run", *accept_old_names(arguments)]
-    hydra.main(version_base="1.3", config_path=str(configs.conf_folder()), config_name="run")(_run_one)()
+    hydra.main(version_base="1.3", config_path=str(composing.conf_folder()), config_name="run")(_run_one)()
     return 0
 
 
-FLAGS = ("--cfg", "-c", "--resolve", "--package", "-p", "--run", "-r", "--multirun", "-m", "--hydra-help", "--info", "--version")
-"""What Hydra understands beside overrides, as far as a run needs it."""
-
-
 def check_overrides(arguments: Sequence[str]) -> None:
-    """Compose a run of a sweep with every value before the first one runs, so that a slip in the last costs nothing."""
+    """Compose a run of a sweep with every value before the first one runs, so that a mistake in the last costs nothing."""
     overrides = [argument for argument in arguments if not argument.startswith("-") or "=" in argument]
-    flags = [argument for argument in arguments if argument in ("-m", "--multirun")]
-    if not flags:
+    if not {"-m", "--multirun"} & set(arguments):
         if "--cfg" in arguments or "-c" in arguments:
             overrides = [override for override in overrides if "=" in override]
         compose("run", overrides)
@@ -72,20 +69,22 @@ def check_overrides(arguments: Sequence[str]) -> None:
 def _run_one(config: DictConfig) -> float | None:
     sweep = HydraConfig.get().mode == RunMode.MULTIRUN
     try:
-        return _run_or_say_how_to_go_on(config, sweep)
+        return _run_or_say_how_to_resume(config, sweep)
     except (ArgumentError, HydraException, OmegaConfBaseException) as error:
         complain(error)
         if sweep:
-            return None  # the other runs of the sweep go on
+            return None  # the other runs of the sweep continue
         sys.exit(2)
 
 
-def _run_or_say_how_to_go_on(config: DictConfig, sweep: bool) -> float | None:
+def _run_or_say_how_to_resume(config: DictConfig, sweep: bool) -> float | None:
     from teacher_student.monitoring.console import Display
     from teacher_student.pipeline.folder import StoppedRunError
 
     check_complete(config)
     folder = Path(HydraConfig.get().runtime.output_dir if sweep else config.run_folder)
+    words = [word for word in sys.argv[1:] if not word.startswith("run_folder=")]
+    again = shlex.join(["teacher-student", "run", *words, f"run_folder={folder.parent if sweep else folder}"])
     try:
         display = Display(config.console)
         if sweep:
@@ -95,23 +94,16 @@ def _run_or_say_how_to_go_on(config: DictConfig, sweep: bool) -> float | None:
 
         result = run_pipeline(settings, folder, display)
     except StoppedRunError as stopped:
-        raise ArgumentError(f"{stopped}: {_command(folder.parent if sweep else folder)}") from stopped
+        raise ArgumentError(f"{stopped}: {again}") from stopped
     except (KeyboardInterrupt, SystemExit) as stop:  # Lightning turns the first into the second
         if not isinstance(stop.__context__ if isinstance(stop, SystemExit) else stop, KeyboardInterrupt):
             raise
-        complain(_interrupted(folder, folder.parent if sweep else folder))
+        lost = "nothing is lost and nothing is asked twice: to go on, run"
+        complain(f"interrupted; {lost} {again}" if folder.exists() else "interrupted before anything was written or spent")
         sys.exit(128 + signal.SIGINT)
     return result.accuracy if result is not None and result.evaluation.public else None  # a sweep shows what it compares
 
 
-def _interrupted(folder: Path, again: Path) -> str:
-    """Say in one line how to continue."""
-    if not folder.exists():
-        return "interrupted before anything was written or spent"
-    return f"interrupted; nothing is lost and nothing is asked twice: to go on, run {_command(again)}"
-
-
-def _command(again: Path) -> str:
-    """Return what continues a run; the same command makes another folder unless it is told this one."""
-    words = [word for word in sys.argv[1:] if not word.startswith("run_folder=")]
-    return shlex.join(["teacher-student", "run", *words, f"run_folder={again}"])
+def complain(error: Exception | str) -> None:
+    """Print one line on standard error."""
+    print("teacher-student: " + " ".join(str(error).split()), file=sys.stderr)

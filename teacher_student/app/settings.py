@@ -1,4 +1,4 @@
-"""From a config to the settings of a run: every value is checked here, before anything is written."""
+"""From a config to the settings of a run. Every value is checked here, before anything is written."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from teacher_student.app.composing import check_given
-from teacher_student.app.slips import as_written
+from teacher_student.app.composing import as_written, check_given
 from teacher_student.arguments import ArgumentError, positive_integer, true_or_false
 
 _WHERE_AND_HOW = ("run_folder", "console")
@@ -22,7 +21,7 @@ _WHERE_AND_HOW = ("run_folder", "console")
 
 
 def settings_from_config(config: DictConfig) -> Any:
-    """Build the settings of a run; every value is checked here, before anything is written."""
+    """Build the settings of a run."""
     light = light_settings(config)
     _check_files(config)
     from teacher_student.pipeline import RunSettings
@@ -56,9 +55,9 @@ def _plain(made: Any) -> Any:
 
 
 def light_settings(config: DictConfig) -> dict[str, Any]:
-    """Build those that need no torch, whose import takes seconds: a slip in them is refused at once, or before a whole sweep."""
+    """Build the settings that need no torch, whose import takes seconds: a mistake in them is refused at once, before a sweep."""
     from teacher_student.pipeline import BoostingSettings, BudgetSettings, PrivacySettings
-    from teacher_student.pipeline.privacy_settings import MOST_TEACHERS
+    from teacher_student.pipeline.settings import MOST_TEACHERS
 
     check_complete(config)
     try:
@@ -76,7 +75,7 @@ def light_settings(config: DictConfig) -> dict[str, Any]:
         raise ArgumentError(str(error)) from error
 
 
-SECTIONS = (
+_PARTS = (
     "data",
     "teachers",
     "learner",
@@ -92,8 +91,8 @@ SECTIONS = (
 
 
 def check_complete(config: DictConfig) -> None:
-    """Refuse a config from which a section or a value that must be given is missing, before it is read."""
-    for name in SECTIONS:
+    """Refuse a config that lacks a section or a value that must be given."""
+    for name in _PARTS:
         if not isinstance(config.get(name), DictConfig):
             raise ArgumentError(f"{name} must be a section of settings such as {name}.NAME=VALUE, got {config.get(name)!r}")
     check_given(config)
@@ -143,7 +142,7 @@ def _load(loader: Callable[[], Any], data: DictConfig) -> Any:
 
 
 def _root_cause(error: BaseException, config: DictConfig) -> str:
-    """Hydra wraps what a constructor raised; the user wants the innermost line, with settings named as in the config."""
+    """Return the innermost message, which Hydra has wrapped, with settings named as in the config."""
     section = re.search(r"full_key: ([\w.]+)", str(error))
     while error.__cause__ is not None:
         error = error.__cause__

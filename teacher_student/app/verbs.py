@@ -25,27 +25,12 @@ def label(arguments: Sequence[str]) -> int:
         teacher-student label predictions=votes.npy num_teachers=1000 num_classes=10 privacy.epsilon=2 out=labels
         teacher-student label counts=counts.npy num_classes=10 num_teachers=1000 mechanism=gnmax out=labels
     """
-    from teacher_student.pipeline import BudgetSettings, label_file
+    from teacher_student.pipeline import label_file
 
     config = compose_whole("label", arguments)
-    mechanism = dict(config.mechanism)
     with _warnings_in_one_line():
-        release = label_file(
-            predictions=config.predictions,
-            counts=config.counts,
-            num_classes=config.num_classes,
-            num_teachers=config.num_teachers,
-            out=Path(config.out),
-            mechanism=mechanism.pop("name", None),
-            options=mechanism,
-            budget=BudgetSettings(**config.budget),
-            **config.privacy,
-        )
-    certificate = release.certificate
-    print(
-        f"{int(release.answered.sum())} of {len(release.labels)} queries answered at epsilon {certificate.epsilon:.4g}, "
-        f"delta {certificate.delta:.3g}; written to {config.out}"
-    )
+        release = label_file(**_of_files(config))
+    print(f"{_answered(release)}; written to {config.out}")
     return 0
 
 
@@ -54,36 +39,46 @@ def select(arguments: Sequence[str]) -> int:
 
     Runs a private session on a random candidate, several times, and releases the best run alone. epsilon and delta cover all
     runs and the choice. The best run has most labels right by truth=FILE (public classes, -1 where unknown), or without it most
-    answers. How long it takes tells how many runs there were: keep that to yourself.
+    answers. The time that it takes tells how many runs there were: keep that to yourself.
 
         teacher-student select predictions=[small.npy,large.npy] num_teachers=1000 num_classes=10 truth=known.npy out=best
         teacher-student select counts=[a.npy,b.npy] num_teachers=1000 num_classes=10 privacy.epsilon=2 repetitions=10 out=best
     """
-    from teacher_student.pipeline import BudgetSettings, select_file
+    from teacher_student.pipeline import select_file
 
     config = compose_whole("select", arguments)
-    mechanism = dict(config.mechanism)
     with _warnings_in_one_line():
-        candidate, release = select_file(
-            predictions=config.predictions,
-            counts=config.counts,
-            truth=config.truth,
-            num_classes=config.num_classes,
-            num_teachers=config.num_teachers,
-            repetitions=config.repetitions,
-            out=Path(config.out),
-            mechanism=mechanism.pop("name", None),
-            options=mechanism,
-            budget=BudgetSettings(**config.budget),
-            **config.privacy,
-        )
-    names, certificate = config.counts if config.predictions is None else config.predictions, release.certificate
+        candidate, release = select_file(**_of_files(config), truth=config.truth, repetitions=config.repetitions)
+    names = config.counts if config.predictions is None else config.predictions
     name = names if isinstance(names, str) else names[candidate]
-    print(
-        f"candidate {candidate + 1}, {name}: {int(release.answered.sum())} of {len(release.labels)} queries answered at epsilon "
-        f"{certificate.epsilon:.4g}, delta {certificate.delta:.3g} for all runs and the choice; written to {config.out}"
-    )
+    print(f"candidate {candidate + 1}, {name}: {_answered(release)} for all runs and the choice; written to {config.out}")
     return 0
+
+
+def _of_files(config: DictConfig) -> dict[str, Any]:
+    """Return the arguments that `label_file` and `select_file` share."""
+    from teacher_student.pipeline import BudgetSettings
+
+    return {
+        **{name: config[name] for name in ("predictions", "counts", "num_classes", "num_teachers")},
+        **_mechanism(config),
+        **config.privacy,
+        "out": Path(config.out),
+        "budget": BudgetSettings(**config.budget),
+    }
+
+
+def _mechanism(config: DictConfig) -> dict[str, Any]:
+    options = dict(config.mechanism)
+    return {"mechanism": options.pop("name", None), "options": options}
+
+
+def _answered(release: Any) -> str:
+    certificate = release.certificate
+    return (
+        f"{int(release.answered.sum())} of {len(release.labels)} queries answered at epsilon {certificate.epsilon:.4g}, "
+        f"delta {certificate.delta:.3g}"
+    )
 
 
 @contextlib.contextmanager
@@ -106,8 +101,8 @@ def _warnings_in_one_line() -> Iterator[None]:
 def predict(arguments: Sequence[str]) -> int:
     """`teacher-student predict RUN table=FILE out=FILE.csv [id=COLUMN]`: a published student's classes for raw rows.
 
-    RUN is a run's folder, its release/ or a copy of that, which is all that is needed. The table has the columns that the
-    teachers learned from; others do no harm. A .npy array holds images, or other features as they are.
+    RUN is a run's folder, its release/, or a copy of that. The table has the columns that the teachers learned from; further
+    columns are ignored. A .npy array holds images, or other features as they are.
 
         teacher-student predict runs/first table=people.csv out=predictions.csv
         teacher-student predict release table=people.parquet id=person out=predictions.csv
@@ -175,8 +170,8 @@ def verify(arguments: Sequence[str]) -> int:
 def ledger(arguments: Sequence[str]) -> int:
     """`teacher-student ledger [FILE] [--json]`: every session that was charged to each dataset, and what they cost together.
 
-    For the keeper. Costs and totals may be published, as certificates have them; names and times had better not; noisy
-    thresholds, votes, links and fingerprints are not shown at all (see `teacher_student.aggregation.ledger`).
+    For the keeper of the data. Costs and totals may be published, as in certificates; names and times should not be. Noisy
+    thresholds, votes, links and fingerprints are not shown (see `teacher_student.aggregation.ledger`).
 
         teacher-student ledger
         teacher-student ledger runs/ledger.sqlite --json
@@ -200,7 +195,7 @@ def ledger(arguments: Sequence[str]) -> int:
 
 
 def audit(arguments: Sequence[str]) -> int:
-    """`teacher-student audit`: attack a mechanism or its students; exit 0 only if every verdict is as it must be.
+    """`teacher-student audit`: attack a mechanism or its students; exit 0 only if every verdict is as expected.
 
     teacher-student audit mechanism=stability
     teacher-student audit mechanism=gnmax privacy.epsilon=2 trials=20000
@@ -222,18 +217,18 @@ def audit(arguments: Sequence[str]) -> int:
 def _attack_mechanism(config: DictConfig, progress: Callable[[int, int, str], None]) -> Any:
     from teacher_student.auditing import audit as run_audit
 
-    mechanism = dict(config.mechanism)
-    return run_audit(mechanism.pop("name", None), **mechanism, **config.privacy, trials=config.trials, progress=progress)
+    chosen = _mechanism(config)
+    return run_audit(chosen["mechanism"], **chosen["options"], **config.privacy, trials=config.trials, progress=progress)
 
 
 def _attack_student(config: DictConfig, progress: Callable[[int, int, str], None]) -> Any:
     from teacher_student.pipeline import attack_student
 
-    mechanism, sizes = dict(config.mechanism), {name: config[name] for name in ("worlds", "num_teachers", "error")}
-    privacy = dict(config.privacy)
+    chosen, privacy = _mechanism(config), dict(config.privacy)
+    sizes = {name: config[name] for name in ("worlds", "num_teachers", "error")}
     if (bins := privacy.pop("bins")) is not None:
         raise ArgumentError(f"privacy.bins must be null where target is student, got {bins}; hard labels are attacked")
-    return attack_student(mechanism.pop("name", None), **mechanism, **privacy, **sizes, progress=progress)
+    return attack_student(chosen["mechanism"], **chosen["options"], **privacy, **sizes, progress=progress)
 
 
 def benchmark(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""One progress display for the whole way, and the tables at its end.
+"""One progress display for a run, and the table at its end.
 
 Modes: `rich` (a live display, the default on a terminal), `plain` (one line a stage, for logs) and `quiet`.
 """
@@ -48,24 +48,18 @@ class Display:
         """Show a stage while it runs; yields the function that reports its progress."""
         start = time.perf_counter()
         note = ""
-        if self.mode == "rich":
-            with self._bar(counted=total is not None) as bar:
-                task = bar.add_task(name, total=total, note="")
+        with self._bar(counted=total is not None) if self.mode == "rich" else contextlib.nullcontext() as bar:
+            task = None if bar is None else bar.add_task(name, total=total, note="")
 
-                def advance(done: int, text: str = "") -> None:
-                    nonlocal note
-                    note = text
-                    bar.update(task, completed=done, note=note)
-
-                yield advance
-                bar.update(task, total=total or 1, completed=total or 1)
-        else:
-
-            def remember(_: int, text: str = "") -> None:
+            def advance(done: int, text: str = "") -> None:
                 nonlocal note
                 note = text
+                if bar is not None and task is not None:
+                    bar.update(task, completed=done, note=note)
 
-            yield remember
+            yield advance
+            if bar is not None and task is not None:
+                bar.update(task, total=total or 1, completed=total or 1)
         self.seconds[name] = time.perf_counter() - start
         if self.mode == "plain":
             self.console.print(f"{name:<12} {self.seconds[name]:7.1f} s  {note}".rstrip(), soft_wrap=True)
@@ -83,7 +77,7 @@ class Display:
         )
 
     def table(self, title: str, rows: Mapping[str, object]) -> None:
-        """Print named values. None of them may be private: what is, belongs into a file under `private/`."""
+        """Print named values. None of them may be private."""
         table = Table(title=title, title_justify="left", show_header=False)
         table.add_column(style="bold")
         table.add_column()

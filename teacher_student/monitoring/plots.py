@@ -1,7 +1,7 @@
 """Figures: as inline SVG, so that a report is one file that opens offline, and as pixels for TensorBoard.
 
-Text is 16 CSS pixels at a figure's natural width, which fits a telephone; what needs more width scrolls there (see the report's
-style sheet). Colours of `PALETTE` become the style sheet's variables in SVG, so that figures follow a light or a dark page.
+Text is 16 CSS pixels at a figure's natural width, which fits a telephone; wider figures scroll there (see the report's style
+sheet). Colours of `PALETTE` become the style sheet's variables in SVG, so that figures follow a light or a dark page.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter, StrMethodFormatter
+from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator, NullLocator, PercentFormatter, StrMethodFormatter
 
 from teacher_student.labels import ABSTAIN, HALTED
 
@@ -46,18 +47,18 @@ STYLE: Any = {
     "svg.hashsalt": "teacher-student",
     "svg.fonttype": "path",
 }
-"""Matplotlib settings of every figure of ours; its text is of the size that papers have."""
+"""Matplotlib settings of every figure; text has the size that papers use."""
 REPORT: Any = STYLE | {"font.size": 12}
-"""Those of figures on a screen."""
+"""Settings of figures on a screen."""
 
 WIDTH, HEIGHT = 4.0, 2.9
 """Natural size of a figure in inches: 384 x 278 CSS pixels."""
 _MOST_NAMED, _MOST_WRITTEN = 20, 30
-"""More classes than this are not all named, and their cells hold no numbers."""
+"""Above the first number of classes not all are named, above the second their cells hold no numbers."""
 _FEW_VALUES = 25
-"""So many values have a bar each."""
+"""Up to so many different values have a bar each."""
 
-_THOUSANDS = StrMethodFormatter("{x:,.0f}")
+_THOUSANDS, _NUMBERS = StrMethodFormatter("{x:,.0f}"), StrMethodFormatter("{x:,g}")
 _SHARES = FuncFormatter(lambda share, _: f"{100 * share:g} %")
 
 
@@ -66,8 +67,13 @@ def _figure(draw: Callable[..., None], *, width: float = WIDTH, height: float = 
         figure = Figure(figsize=(width, height), layout="constrained")
         draw(*figure.subplots(rows, squeeze=False, sharex=True)[:, 0])
         figure.draw_without_rendering()
-        figure.set_layout_engine(None)  # it is laid out now, once for all that it is drawn on
+        figure.set_layout_engine(None)  # laid out once, for every canvas
     return figure
+
+
+def _ticks(axis: Axis, most: int, formatter: Formatter = _THOUSANDS) -> None:
+    axis.set_major_locator(MaxNLocator(most, integer=formatter is _THOUSANDS))
+    axis.set_major_formatter(formatter)
 
 
 def svg(figure: Figure, title: str) -> str:
@@ -111,14 +117,12 @@ def spend(labels: npt.NDArray[np.int64], cutoff: int | None) -> Figure:
             axes.plot(asked, np.cumsum(counted), color=colour)
             axes.set_ylabel(name)
             axes.set_ylim(0, 1.15 * max(1, counted.sum()))
-            axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-            axes.yaxis.set_major_formatter(_THOUSANDS)
+            _ticks(axes.yaxis, 4)
         if cutoff is not None:
             lower.axhline(cutoff, color=SECOND, linestyle=":", linewidth=1.5)
             lower.text(0.02, cutoff, f"cutoff {cutoff:,}", color=SECOND, va="bottom", transform=lower.get_yaxis_transform())
             lower.set_ylim(0, 1.5 * cutoff)
-        lower.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        lower.xaxis.set_major_formatter(_THOUSANDS)
+        _ticks(lower.xaxis, 5)
         lower.set_xlabel("queries until the session halted" if len(halted) else "queries asked")
 
     return _figure(draw, height=3.8, rows=2)
@@ -133,8 +137,7 @@ def released_classes(labels: npt.NDArray[np.int64], names: Sequence[str]) -> Fig
         _name_classes(axes.set_yticks, names)
         axes.invert_yaxis()
         axes.set_xlabel("labels released")
-        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-        axes.xaxis.set_major_formatter(_THOUSANDS)
+        _ticks(axes.xaxis, 4)
 
     return _figure(draw, height=min(8.0, max(HEIGHT, 0.3 * len(names) + 0.8)))
 
@@ -214,10 +217,8 @@ def histogram(values: npt.NDArray[np.number], xlabel: str, ylabel: str, *, share
         else:
             axes.hist(values, bins=_edges(values), color=SOFT)
         axes.set(xlabel=xlabel, ylabel=ylabel)
-        axes.xaxis.set_major_locator(MaxNLocator(5))
-        axes.xaxis.set_major_formatter(_SHARES if shares else StrMethodFormatter("{x:,g}"))
-        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.yaxis.set_major_formatter(_THOUSANDS)
+        _ticks(axes.xaxis, 5, _SHARES if shares else _NUMBERS)
+        _ticks(axes.yaxis, 5)
 
     return _figure(draw)
 
@@ -256,8 +257,7 @@ def comparison(rows: Mapping[str, Mapping[float, float]], xlabel: str, ylabel: s
         axes.set_xticks(sorted({share for points in rows.values() for share in points}))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(_SHARES)
-        axes.yaxis.set_major_locator(MaxNLocator(5))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+        _ticks(axes.yaxis, 5, _NUMBERS)
         axes.set_ylim(bottom=0)
         axes.figure.legend(loc="outside lower left", ncols=1)
 

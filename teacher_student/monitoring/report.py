@@ -21,23 +21,23 @@ SCORE_NAMES = {
     "fractions": "share of the votes, with noise",
     "mean scores": "mean score, in units of the norm, with noise",
 }
-"""What the numbers are that were released, by the kind of answers."""
+"""Axis titles of released numbers, by the kind of answers."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReleasedFacts:
-    """What the publishable report is made of: public settings and released values, nothing else.
+    """The contents of the publishable report: public settings and released values, nothing else.
 
     Attributes:
         name: of the experiment.
         settings: public settings by name, as shown in the table.
         choices: public settings by their names in the config, by which TensorBoard compares the runs of a sweep.
         certificate: the certificate's JSON as a mapping.
-        answers: what was released: labels, scores, fractions or mean scores.
-        file: in which they are.
+        answers: the kind of answers: labels, scores, fractions or mean scores.
+        file: name of their table.
         labels: (num_queries,) released labels, or None.
         scores: (num_queries,) released scores or (num_queries, num_classes) noisy shares of the votes, NaN where not answered; or
-            None. One of the two is given.
+            None. Either labels or scores are given.
         cutoff: units that the session could pay, or None where the mechanism has no cutoff.
         class_names: one for each class.
         curve: the student's training loss by epoch; empty where nothing was answered, so that there is no student.
@@ -53,15 +53,15 @@ class ReleasedFacts:
     certificate: Mapping[str, Any]
     answers: str
     file: str
-    labels: npt.NDArray[np.int64] | None
-    scores: npt.NDArray[np.float64] | None
+    labels: npt.NDArray[np.int64] | None = None
+    scores: npt.NDArray[np.float64] | None = None
     cutoff: int | None
     class_names: Sequence[str]
     curve: Sequence[float]
     metrics: Mapping[str, float]
     majority: float | None
     confusion: npt.NDArray[np.int64] | None
-    comparison: Mapping[str, Mapping[float, float]]
+    comparison: Mapping[str, Mapping[float, float]] = dataclasses.field(default_factory=dict)
 
     @property
     def asked(self) -> int:
@@ -113,7 +113,7 @@ class ReleasedFacts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrivateFacts:
-    """What the report under `private/` is made of. It must not be published.
+    """The contents of the report under `private/`. It must not be published.
 
     Attributes:
         name: of the experiment.

@@ -1,20 +1,26 @@
-"""Event files for TensorBoard, made of the same facts as the reports and of nothing else.
+"""Event files for TensorBoard: the student's curves, and the facts of the reports and nothing else.
 
-`release/tensorboard`: beside the student's curves (`curves`) its figures on public evaluation data, answers and their price,
-pictures, and the public settings as hyper-parameters, so that the runs of a sweep compare in the HParams tab.
+`release/tensorboard`: beside the student's curves its figures on public evaluation data, answers and their price, pictures, and
+the public settings as hyper-parameters, so that the runs of a sweep compare in the HParams tab.
 `private/tensorboard`: histograms of gaps, winners' shares and shard sizes, the figures of the comparison models, pictures.
 
-Like the curves, the publishable file says nothing of when or where it was made: an event's time is its step.
+TensorBoard's own writer puts the host, the process and the time into the file's name, and the time into every event. How long
+stages took may depend on private records, so none of it belongs into `release/`: there an event's time is its step, and equal
+curves are equal files.
 """
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from matplotlib.figure import Figure
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
@@ -31,6 +37,50 @@ POINTS = 200
 Step = tuple[int, Summary]
 
 
+class TimelessCurves(Logger):
+    """A Lightning logger of scalars that may be published: one event file, replaced by every training.
+
+    Args:
+        folder: made if it does not exist.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self._stream: BinaryIO | None = None
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self._folder.name
+
+    @property
+    def version(self) -> str:
+        """There is one version only."""
+        return ""
+
+    def log_hyperparams(self, params: argparse.Namespace | dict[str, Any], *_: Any, **__: Any) -> None:
+        """Hyper-parameters are in the config."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Write one event for each metric; not Lightning's count of epochs, which the HParams tab would show before accuracy."""
+        if self._stream is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._stream = (self._folder / "events.out.tfevents.student").open("wb")
+            _write_events(self._stream, ())
+        steps = ((step or 0, scalar(tag, float(value))) for tag, value in metrics.items() if tag != "epoch")
+        _write_events(self._stream, steps, begin=False)
+        self._stream.flush()
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:  # noqa: ARG002
+        """Close the file."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+
 def write_released_events(folder: Path, facts: ReleasedFacts) -> None:
     """Write what may be published to an event file in `folder`; the same facts give the same bytes."""
     _write(folder / "events.out.tfevents.release", None, _released(facts))
@@ -42,16 +92,22 @@ def write_private_events(folder: Path, facts: PrivateFacts) -> None:
     _write(folder / f"events.out.tfevents.{int(now):010d}.diagnostics", now, _private(facts))
 
 
-def _write(path: Path, wall_time: float | None, steps: Iterator[Step]) -> None:
+def _write(path: Path, wall_time: float | None, steps: Iterable[Step]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name.replace("tfevents", "partial"))  # TensorBoard reads whatever is called tfevents
     with partial.open("wb") as stream:
-        writer = RecordWriter(stream)
-        writer.write(Event(wall_time=wall_time or 0.0, file_version="brain.Event:2").SerializeToString())
-        for step, summary in steps:
-            time_of_event = float(step) if wall_time is None else wall_time
-            writer.write(Event(wall_time=time_of_event, step=step, summary=summary).SerializeToString())
+        _write_events(stream, steps, wall_time)
     partial.replace(path)
+
+
+def _write_events(stream: BinaryIO, steps: Iterable[Step], wall_time: float | None = None, *, begin: bool = True) -> None:
+    """Append events; without a wall time, the time of each is its step."""
+    writer = RecordWriter(stream)
+    if begin:
+        writer.write(Event(wall_time=wall_time or 0.0, file_version="brain.Event:2").SerializeToString())
+    for step, summary in steps:
+        time_of_event = float(step) if wall_time is None else wall_time
+        writer.write(Event(wall_time=time_of_event, step=step, summary=summary).SerializeToString())
 
 
 def _released(facts: ReleasedFacts) -> Iterator[Step]:

@@ -2,17 +2,16 @@
 
 | module | what |
 |---|---|
-| settings, privacy_settings | what a run needs, checked before anything is written |
-| folder | private/ and release/ |
-| budget | the account in a ledger that a run pays from |
-| stages | shards, teachers, student: each takes up where a killed run stopped |
+| settings, budget | what a run needs, checked before anything is written; the account that it pays from |
+| folder | private/ and release/, and files that are written atomically |
+| stages | shards, teachers, votes, students: each resumes where a killed run stopped |
 | rounds, modes | teachers, statistic, session, student: one loop, and what each kind of answers adds |
-| boosting, query_rounds | teachers that correct the student; queries chosen batch by batch |
-| ranks, launch | several processes, each with its own teachers |
-| runner | the whole way, and the reports at its end |
-| student_files, published_student, predicting | the student as published files, and at work on raw rows |
+| processes | several processes, each with its own teachers |
+| runner | a whole run, and the publishable report |
+| diagnostics | the student's figures, and the private report |
+| published | the student as published files, and its predictions for raw rows |
 | files | label a file of predictions, verify a folder |
-| attack, worlds | the membership audit: whole runs in many small worlds |
+| attack | the membership audit: whole runs in many small worlds |
 
 Names are loaded when first used: verifying a folder needs no torch.
 """
@@ -27,22 +26,20 @@ if TYPE_CHECKING:
     from teacher_student.pipeline.attack import attack_student
     from teacher_student.pipeline.budget import BudgetSettings
     from teacher_student.pipeline.files import label_file, select_file, verify_folder
-    from teacher_student.pipeline.predicting import predict_file
-    from teacher_student.pipeline.privacy_settings import BoostingSettings, PrivacySettings
+    from teacher_student.pipeline.published import load_student, predict_file
     from teacher_student.pipeline.runner import RunResult, run
-    from teacher_student.pipeline.settings import RunSettings
-    from teacher_student.pipeline.student_files import load_student
+    from teacher_student.pipeline.settings import BoostingSettings, PrivacySettings, RunSettings
 
 _HOMES = {
     "BudgetSettings": "budget",
-    "BoostingSettings": "privacy_settings",
-    "PrivacySettings": "privacy_settings",
+    "BoostingSettings": "settings",
+    "PrivacySettings": "settings",
     "RunResult": "runner",
     "RunSettings": "settings",
     "attack_student": "attack",
     "label_file": "files",
-    "load_student": "student_files",
-    "predict_file": "predicting",
+    "load_student": "published",
+    "predict_file": "published",
     "run": "runner",
     "select_file": "files",
     "verify_folder": "files",

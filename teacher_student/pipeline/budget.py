@@ -1,4 +1,4 @@
-"""The private data's account: what runs on the same data spend together, recorded in a ledger, and limited by a budget."""
+"""The private data's account: a ledger records what runs on the same data spend together, and a budget limits it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from teacher_student.privacy.filters import FILTERS
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BudgetSettings:
-    """Where spending is recorded, and its limit.
+    """Where the cost is recorded, and its limit.
 
     Attributes:
         ledger: file of the ledger; None or empty keeps none.
         dataset: public name of the private data; None is the data's own.
         epsilon: limit for all sessions on the data together, ever; None is the account's own, or no limit.
-        delta: likewise; given with epsilon.
+        delta: limit for all sessions together; given with epsilon.
         filter: how sessions are added up: basic, renyi or gaussian.
     """
 
@@ -44,7 +44,7 @@ class BudgetSettings:
             raise ArgumentError("budget.ledger must be a file where budget.epsilon is given, got none")
 
     def news(self) -> str:
-        """Return a line where the ledger is to be made: what was spent elsewhere is not in it."""
+        """Return a line to show if the ledger does not exist yet: it will not know what was spent elsewhere."""
         if not self.ledger or (path := Path(self.ledger).absolute()).exists():
             return ""
         return (
@@ -53,7 +53,7 @@ class BudgetSettings:
         )
 
     def open(self, dataset: str) -> Account | None:
-        """Return the account of the data of this public name, its file and folder made if need be; None without a ledger."""
+        """Return the account of the data of this public name; make its file and folder if needed. None without a ledger."""
         if not self.ledger:
             return None
         try:
@@ -73,10 +73,7 @@ class BudgetSettings:
 
 
 def recognise(account: Account, dataset: PrivateDataset) -> str:
-    """Return a line where the same records were charged under another name, else nothing.
-
-    Private: it compares records. It goes into the run's private notes, and nothing else may depend on it.
-    """
+    """Return a line if the same records were charged under another name. Private: it compares records."""
     others = account.recognise(fingerprint_records(dataset, account.ledger.fingerprint_key()))
     if not others:
         return ""

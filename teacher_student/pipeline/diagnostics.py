@@ -1,7 +1,7 @@
-"""What the keeper alone sees: comparison models, single teachers, figures of votes. Made of private data without noise.
+"""Evaluation, and diagnostics for the keeper alone: comparison models, single teachers, figures of votes.
 
-It comes after `release/` is complete, and it cannot stop a run. Nothing that anybody else sees depends on how it went: not the
-console, not the exit code, no file outside `private/`. What failed is told in `private/failures.txt`.
+Diagnostics are made of private data without noise, after `release/` is complete. They cannot stop a run, and nothing that anybody
+else sees depends on them: not the console, not the exit code, no file outside `private/`. Failures go to `private/failures.txt`.
 """
 
 from __future__ import annotations
@@ -11,51 +11,86 @@ import dataclasses
 import io
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from torch import nn
 
 from teacher_student.aggregation.ledger import Account
-from teacher_student.data import PrivateDataset, Shards
+from teacher_student.data import PrivateDataset
 from teacher_student.data.fingerprints import private_remarks
 from teacher_student.monitoring.report import PrivateFacts, write_private_report
 from teacher_student.monitoring.tensorboard import write_private_events
-from teacher_student.pipeline.baselines import Figures, baselines
 from teacher_student.pipeline.budget import recognise
-from teacher_student.pipeline.evaluation import NO_EVALUATION, Evaluation, evaluate
-from teacher_student.pipeline.modes import mode_for
-from teacher_student.pipeline.settings import RunSettings
-from teacher_student.pipeline.stages import Run, Teachers, one_process, votes_on
+from teacher_student.pipeline.rounds import Mode
+from teacher_student.pipeline.stages import Run, Teachers, fit, one_process, votes_on
+from teacher_student.student import Targets, predict_probabilities, targets_from_labels
+from teacher_student.student.evaluation import confusion_matrix
+from teacher_student.student.evaluation import evaluate as metrics_of
 
 FAILURES, NOTES = "failures.txt", "notes.txt"
 MEASURED = 500
 """Most points on which single teachers are measured."""
+STEPS = 1500
+"""Most optimiser steps of a comparison model: it has many more labels than the student, so it needs fewer passes."""
 
+Figures = dict[str, float]
 T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
-class Diagnostics:
-    """What was found. Private.
+class Evaluation:
+    """Figures of one student on the evaluation set.
 
     Attributes:
-        evaluation: of the student; on a private evaluation set it is made here.
-        figures: of the models without privacy, by name.
+        metrics: by name; empty without an evaluation set.
+        majority: share of the evaluation set's largest class, or None without a set.
+        confusion: (num_classes, num_classes) counts, or None without a set.
+        public: whether the evaluation set, and so all of this, may be published.
     """
 
-    evaluation: Evaluation
-    figures: dict[str, Figures]
+    metrics: Figures
+    majority: float | None
+    confusion: npt.NDArray[np.int64] | None
+    public: bool
+
+
+NO_EVALUATION = Evaluation({}, None, None, public=True)
+"""Of a student that was not evaluated."""
+
+
+def evaluate(network: nn.Module, dataset: PrivateDataset) -> Evaluation:
+    """Evaluate a network, from the student's features to logits, on the dataset's evaluation set."""
+    features, labels = dataset.student_evaluation_features, dataset.evaluation_labels
+    if features is None or labels is None:
+        return dataclasses.replace(NO_EVALUATION, public=dataset.evaluation_public)
+    probabilities = predict_probabilities(network, features)
+    return Evaluation(
+        metrics=metrics_of(probabilities, labels),
+        majority=float(np.bincount(labels).max() / len(labels)),
+        confusion=confusion_matrix(probabilities, labels),
+        public=dataset.evaluation_public,
+    )
+
+
+class Asked(NamedTuple):
+    """A run whose teachers were asked, and what they said. Private."""
+
+    run: Run
+    mode: Mode
+    account: Account | None
+    votes: npt.NDArray[Any]
+    teachers: Teachers
 
 
 class Attempts:
-    """Calls what may fail on odd records; failures, and what libraries complain of then, go into a file.
+    """Calls what may fail on odd records; failures, and the warnings of libraries, go into a file.
 
     Args:
-        path: of the file, begun anew.
+        path: of the file; an older one is deleted.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,7 +99,7 @@ class Attempts:
             path.unlink(missing_ok=True)
 
     def __call__(self, what: str, make: Callable[[], T]) -> T | None:
-        """Return what `make` returns, or None where it fails."""
+        """Return what `make` returns, or None if it fails."""
         remarks = io.StringIO()
         with warnings.catch_warnings(), np.errstate(all="ignore"), contextlib.redirect_stderr(remarks):
             warnings.simplefilter("ignore")
@@ -75,7 +110,7 @@ class Attempts:
         return None
 
     def tell(self, text: str) -> None:
-        """Add to the file; a full disk is no reason to stop."""
+        """Append to the file; a full disk is no reason to stop."""
         with contextlib.suppress(OSError), self._path.open("a", encoding="utf-8") as file:
             file.write(text)
 
@@ -89,109 +124,121 @@ def write_notes(run: Run, account: Account | None) -> None:
     attempt.tell("".join(f"{note}\n" for note in notes if note))
 
 
-def diagnose(
-    run: Run, shards: Shards, votes: npt.NDArray[Any], teachers: Teachers, student: nn.Module | None, evaluation: Evaluation
-) -> Diagnostics:
+@dataclasses.dataclass(frozen=True)
+class Diagnostics:
+    """Private results.
+
+    Attributes:
+        evaluation: of the student; on a private evaluation set it is made here.
+        figures: of the models without privacy, by name.
+    """
+
+    evaluation: Evaluation
+    figures: dict[str, Figures]
+
+
+def diagnose(asked: Asked, student: nn.Module | None, evaluation: Evaluation) -> Diagnostics:
     """Write the private report, for people and for TensorBoard; compare the student with models without privacy.
 
     Args:
-        run: whose release is complete.
-        shards: of its records.
-        votes: of its teachers.
-        teachers: of the first round.
-        student: the published one, or None where nothing was answered.
+        asked: the run, whose release is complete, and the teachers of its first round.
+        student: the published one, or None if nothing was answered.
         evaluation: of the student on a public evaluation set.
     """
-    attempt = Attempts(run.folder.private / FAILURES)
-    found = attempt("diagnostics", lambda: _diagnose(run, shards, votes, teachers, student, evaluation, attempt))
+    attempt = Attempts(asked.run.folder.private / FAILURES)
+    found = attempt("diagnostics", lambda: _diagnose(asked, student, evaluation, attempt))
     return found or Diagnostics(evaluation, {})
 
 
-def _diagnose(
-    run: Run,
-    shards: Shards,
-    votes: npt.NDArray[Any],
-    teachers: Teachers,
-    student: nn.Module | None,
-    evaluation: Evaluation,
-    attempt: Attempts,
-) -> Diagnostics:
-    settings, dataset, folder = run.settings, run.dataset, run.folder
-    answers = mode_for(settings)
-    counts = attempt("votes", lambda: answers.count_votes(votes, settings))
-    alone = attempt("single teachers", lambda: _single_teachers(dataset, teachers, settings))
+def _diagnose(asked: Asked, student: nn.Module | None, evaluation: Evaluation, attempt: Attempts) -> Diagnostics:
+    run, settings, private = asked.run, asked.run.settings, asked.run.folder.private
+    counts = attempt("votes", lambda: asked.mode.count_votes(asked.votes))
+    alone = attempt("single teachers", lambda: _single_teachers(run, asked.teachers))
     figures: dict[str, Figures] = {}
     if student is not None:
-        if not dataset.evaluation_public:
-            evaluation = attempt("student", lambda: evaluate(student, dataset)) or NO_EVALUATION
-        if settings.baselines and dataset.evaluation_labels is not None:
-            figures = _compare(dataset, settings, counts, shards, alone, attempt)
+        if not run.dataset.evaluation_public:
+            evaluation = attempt("student", lambda: evaluate(student, run.dataset)) or NO_EVALUATION
+        if settings.baselines and run.dataset.evaluation_labels is not None:
+            noiseless = None if counts is None else attempt("noiseless labels", lambda: asked.mode.noiseless_targets(counts))
+            figures = dict(_compare(run, noiseless, alone, attempt))
     models = {"student": evaluation.metrics, **figures} if evaluation.metrics else figures
-    facts = attempt("figures of votes", lambda: _facts(settings.name, counts, shards, models, alone))
+    facts = None if counts is None else attempt("figures of votes", lambda: _facts(run, counts, models, alone))
     if facts is not None:
-        attempt("report", lambda: write_private_report(folder.private / "report.html", facts))
+        attempt("report", lambda: write_private_report(private / "report.html", facts))
         if settings.tensorboard:
-            attempt("TensorBoard", lambda: write_private_events(folder.private / "tensorboard", facts))
+            attempt("TensorBoard", lambda: write_private_events(private / "tensorboard", facts))
     return Diagnostics(evaluation, figures)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Alone:
+class _Alone(NamedTuple):
     """Of each teacher by itself: (num_teachers,) whether it abstains on all points, its accuracy or None without evaluation."""
 
     abstains: npt.NDArray[np.bool_]
     accuracy: npt.NDArray[np.float64] | None
 
 
-def _single_teachers(dataset: PrivateDataset, teachers: Teachers, settings: RunSettings) -> _Alone:
-    options = dataclasses.replace(settings, trainer=one_process(settings.trainer))
+def _single_teachers(run: Run, teachers: Teachers) -> _Alone:
+    dataset, options = run.dataset, one_process(run.settings.trainer)
     votes = np.concatenate(list(votes_on(dataset.public_features[:MEASURED], teachers, options)))
     abstains = np.asarray((votes < 0).all(axis=0))
-    if dataset.evaluation_features is None or dataset.evaluation_labels is None or not settings.baselines:
+    if dataset.evaluation_features is None or dataset.evaluation_labels is None or not run.settings.baselines:
         return _Alone(abstains, None)
     points, labels = dataset.evaluation_features[:MEASURED], dataset.evaluation_labels[:MEASURED]
     votes = np.concatenate(list(votes_on(points, teachers, options)))
     return _Alone(abstains, np.asarray((votes == labels[:, None]).mean(axis=0)))
 
 
-def _compare(
-    dataset: PrivateDataset,
-    settings: RunSettings,
-    counts: npt.NDArray[np.integer] | None,
-    shards: Shards,
-    alone: _Alone | None,
-    attempt: Attempts,
-) -> dict[str, Figures]:
-    """Return the figures of the majority class, of one teacher, and of models that saw private data without noise."""
-    labels = dataset.evaluation_labels
+def _compare(run: Run, noiseless: Targets | None, alone: _Alone | None, attempt: Attempts) -> Iterator[tuple[str, Figures]]:
+    """Yield the figures of the majority class, of one teacher, and of models that saw private data without noise."""
+    labels = run.dataset.evaluation_labels
     assert labels is not None
-    figures = {"majority class": {"accuracy": float(np.bincount(labels).max() / len(labels))}}
-    holders = np.diff(shards.offsets) > 0
+    yield "majority class", {"accuracy": float(np.bincount(labels).max() / len(labels))}
+    holders = np.diff(run.shards.offsets) > 0
     if alone is not None and alone.accuracy is not None and holders.any():
-        figures["one teacher alone, on average"] = {"accuracy": float(alone.accuracy[holders].mean())}
-    noiseless = None
-    if counts is not None:
-        noiseless = attempt("noiseless labels", lambda: mode_for(settings).noiseless_targets(counts, settings))
-    for name, make in baselines(dataset, noiseless, settings).items():
+        yield "one teacher alone, on average", {"accuracy": float(alone.accuracy[holders].mean())}
+    for name, make in baselines(run, noiseless).items():
         if (found := attempt(name, make)) is not None:
-            figures[name] = found
-    return figures
+            yield name, found
 
 
-def _facts(
-    name: str,
-    counts: npt.NDArray[np.integer] | None,
-    shards: Shards,
-    models: dict[str, Figures],
-    alone: _Alone | None,
-) -> PrivateFacts | None:
-    if counts is None:
-        return None
+def baselines(run: Run, noiseless: Targets | None) -> dict[str, Callable[[], Figures]]:
+    """Return what privacy cost: functions that fit a model and return its figures on the evaluation set; empty without one.
+
+    Each may fail on odd records.
+
+    Args:
+        run: the student learns once more from the private records themselves.
+        noiseless: for each public point what the teachers say, for a student of answers without noise; or None. Private.
+    """
+    dataset = run.dataset
+    if dataset.evaluation_labels is None:
+        return {}
+    models: dict[str, Callable[[], Figures]] = {"non-private model": lambda: _figures(run, *_records(dataset))}
+    if noiseless is None:
+        return models
+    return {"student of noiseless labels": lambda: _figures(run, dataset.student_points, noiseless), **models}
+
+
+def _records(dataset: PrivateDataset) -> tuple[npt.NDArray[np.float32], Targets]:
+    """Return the private records with finite features and a label, and their labels as targets."""
+    records = dataset.private_features if dataset.student_private_features is None else dataset.student_private_features
+    usable = np.asarray(np.isfinite(records.reshape(len(records), -1)).all(axis=1)) & (dataset.private_labels >= 0)
+    return records[usable], targets_from_labels(dataset.private_labels[usable], dataset.num_classes)
+
+
+def _figures(run: Run, points: npt.NDArray[np.float32], targets: Targets) -> Figures:
+    settings = run.settings.student
+    epochs = min(settings.epochs, max(1, STEPS * settings.batch_size // len(points)))
+    plain = dataclasses.replace(settings, epochs=epochs, method="supervised", label_noise=0.0, propagation=0.0)
+    return evaluate(fit(run, targets, points=points, settings=plain).publishable, run.dataset).metrics
+
+
+def _facts(run: Run, counts: npt.NDArray[np.integer], models: dict[str, Figures], alone: _Alone | None) -> PrivateFacts:
     ordered = np.sort(counts, axis=1).astype(np.int64)
-    sizes = np.diff(shards.offsets)
+    sizes = np.diff(run.shards.offsets)
     accuracy = None if alone is None or alone.accuracy is None else alone.accuracy[sizes > 0]
     return PrivateFacts(
-        name=name,
+        name=run.settings.name,
         models=models,
         gaps=ordered[:, -1] - ordered[:, -2],
         winners_share=ordered[:, -1] / np.maximum(ordered.sum(1), 1),

@@ -28,40 +28,30 @@ def label_file(
     *,
     predictions: str | None,
     counts: str | None,
-    num_classes: int,
-    num_teachers: int | None,
     out: Path,
-    mechanism: str,
-    options: Mapping[str, Any],
-    epsilon: float,
-    delta: float,
-    cutoff: int | None,
-    neighbours: str,
-    hyperparameters: str,
-    population: int | None,
     budget: BudgetSettings,
+    options: Mapping[str, Any],
+    **claim: Any,
 ) -> Release:
-    """Label the queries of a file and write the release to a new folder. The folder is checked before anything is spent."""
+    """Label the queries of a file and write the release to a new folder.
+
+    Args:
+        predictions: file of (num_queries, num_teachers) class indices.
+        counts: instead of predictions: file of (num_queries, num_classes) vote counts.
+        out: a new folder; it is checked before anything is spent.
+        budget: the account that pays.
+        options: of the mechanism's calibration.
+        claim: what `label` takes beside the votes and the account.
+
+    Raises:
+        ArgumentError: bad input; nothing was spent.
+    """
     if (predictions is None) == (counts is None):
         raise ArgumentError("predictions or counts must name a file, and not both")
     _check_out(out, budget)
     votes = None if predictions is None else read_table(predictions)
     table = None if counts is None else read_table(counts)
-    release = label(
-        votes,
-        counts=table,
-        num_classes=num_classes,
-        num_teachers=num_teachers,
-        epsilon=epsilon,
-        delta=delta,
-        mechanism=mechanism,
-        cutoff=cutoff,
-        neighbours=neighbours,
-        hyperparameters=hyperparameters,
-        population=population,
-        account=budget.open(budget.dataset or ""),
-        **options,
-    )
+    release = label(votes, counts=table, account=budget.open(budget.dataset or ""), **claim, **options)
     release.save(out)
     return release
 
@@ -73,16 +63,14 @@ def select_file(
     truth: str | None,
     num_classes: int,
     num_teachers: int | None,
-    repetitions: int,
     out: Path,
     mechanism: str,
-    options: Mapping[str, Any],
     epsilon: float,
     delta: float,
-    cutoff: int | None,
-    neighbours: str,
     population: int | None,
     budget: BudgetSettings,
+    options: Mapping[str, Any],
+    **claim: Any,
 ) -> Selected:
     """Write the labels of the best of several candidates to a new folder, chosen by private runs (`select_privately`).
 
@@ -93,16 +81,14 @@ def select_file(
             scores one for each answer.
         num_classes: size of the public label set.
         num_teachers: how many vote, in each candidate.
-        repetitions: mean number of runs.
         out: a new folder; it is checked before anything is spent.
         mechanism: of each run.
-        options: of the mechanism's calibration.
         epsilon: for all runs and the choice together.
         delta: for all runs and the choice together.
-        cutoff: of each run (stability mechanisms).
-        neighbours: add_remove, replace_one or label_only.
         population: public order of magnitude of the number of records; a delta above 1 / population is warned of.
         budget: the account that pays.
+        options: of the mechanism's calibration.
+        claim: what `select_privately` takes beside these: repetitions, cutoff, neighbours.
 
     Raises:
         ArgumentError: bad input; nothing was spent.
@@ -128,13 +114,11 @@ def select_file(
         lambda _, release: float((release.answered if known is None else release.answered & (release.labels == known)).sum()),
         num_classes=num_classes,
         num_teachers=num_teachers,
+        mechanism=mechanism,
         epsilon=epsilon,
         delta=delta,
-        repetitions=repetitions,
-        mechanism=mechanism,
-        cutoff=cutoff,
-        neighbours=neighbours,
         account=budget.open(budget.dataset or ""),
+        **claim,
         **options,
     )
     selected.release.save(out)
@@ -142,7 +126,7 @@ def select_file(
 
 
 def _check_out(out: Path, budget: BudgetSettings) -> None:
-    """Refuse a folder that is there, and a ledger without a name for the data, before anything is spent."""
+    """Refuse a folder that exists, and a ledger without a name for the data, before anything is spent."""
     if file_path("out", out).exists():
         raise ArgumentError(f"out must be a new folder, got {out}, which exists")
     if not isinstance(budget, BudgetSettings):
@@ -180,11 +164,11 @@ def verify_folder(folder: Path) -> str:
     """Recompute epsilon and delta of a run or release folder from the recorded parameters, and check the files that it binds.
 
     Returns:
-        One line that says what holds; a second one where files are not bound.
+        One line that says what holds; a second one if some files are not bound.
 
     Raises:
-        ArgumentError: no release there, a certificate that does not recompute, answers that it does not speak of, a file that it
-            binds and that is missing or was changed, or a student that it does not bind.
+        ArgumentError: no release there, a certificate that does not recompute, answers of another certificate, a bound file that
+            is missing or was changed, or a student that is not bound.
     """
     path = release_folder(folder)
     certificate = load_release(path).certificate
@@ -200,8 +184,10 @@ def verify_folder(folder: Path) -> str:
         f"{path}: {certificate.mechanism} is ({certificate.epsilon:.6g}, {certificate.delta:.3g})-private "
         f"under {certificate.neighbours}; recomputed epsilon {epsilon:.6g}"
     )
-    if stated:
-        line += f"; unchanged: {', '.join(stated)}"
-    else:
-        line += "\nNotice: the certificate was made before certificates bound their files; it would hold for other answers too"
-    return line + (f"\nNotice: not bound by the certificate: {', '.join(loose)}" if stated and loose else "")
+    if not stated:
+        return (
+            f"{line}\nNotice: the certificate was made before certificates bound their files; it would hold for other answers too"
+        )
+    return f"{line}; unchanged: {', '.join(stated)}" + (
+        f"\nNotice: not bound by the certificate: {', '.join(loose)}" if loose else ""
+    )

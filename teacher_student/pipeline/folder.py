@@ -28,26 +28,22 @@ from teacher_student.arguments import ArgumentError
 FINISHED = "finished.json"
 SESSION = "session.sqlite"
 STUDENT_FILES = ("student.safetensors", "student.yaml", "encoding.safetensors")
-"""Weights, description, and what the encoding needs beside it."""
+"""Weights, description, and arrays of the encoding."""
 
 PUBLISHED = 315_532_800
-"""Time of every file outside `private/`: 1 January 1980, as in reproducible archives. The true ones tell how long stages took,
-and that may depend on private records."""
+"""Time of every file outside `private/`: 1 January 1980, as in reproducible archives. True times would tell how long stages took,
+which may depend on private records."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """The paths of one run.
-
-    Attributes:
-        path: the run's own folder.
-    """
+    """The paths of one run, below its own folder `path`."""
 
     path: Path
 
     @property
     def private(self) -> Path:
-        """What must never leave: 0700."""
+        """Whatever must not be published; mode 0700."""
         return self.path / "private"
 
     @property
@@ -57,17 +53,17 @@ class RunFolder:
 
     @property
     def votes(self) -> Path:
-        """Where vote counts are kept between stages."""
+        """Vote counts, kept between stages."""
         return self.private / "votes"
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run came to its end."""
+        """Whether the run is complete."""
         return (self.private / FINISHED).exists()
 
     @contextlib.contextmanager
     def releasing(self) -> Iterator[None]:
-        """Take the times from everything in `release/` at the end of the block, also where the block fails."""
+        """Reset the times of everything in `release/` at the end of the block, even if it fails."""
         try:
             yield
         finally:
@@ -76,18 +72,18 @@ class RunFolder:
 
     def finish(self, facts: Mapping[str, Any]) -> None:
         """Mark the run as complete; `facts` may be private."""
-        write_atomically(self.private / FINISHED, json.dumps(facts, indent=2))
+        write_text(self.private / FINISHED, json.dumps(facts, indent=2))
 
 
 def open_run(path: Path, config: str) -> RunFolder:
-    """Make the folder of a new run, or take up a run that was cut off.
+    """Create the folder of a new run, or resume an interrupted run.
 
     Args:
-        path: the folder; missing, empty, or an unfinished run of the very same config.
-        config: the composed config as YAML. It is what tells a resumed run from another one.
+        path: the folder; missing, empty, or an unfinished run of exactly this config.
+        config: the composed config as YAML; it tells a resumed run from another one.
 
     Raises:
-        ArgumentError: the folder holds something else, a finished run, a run with another config, or a link to elsewhere.
+        ArgumentError: the folder holds something else, a finished run, a run with another config, or a link.
     """
     folder = RunFolder(path)
     if path.is_symlink():
@@ -98,27 +94,27 @@ def open_run(path: Path, config: str) -> RunFolder:
             raise ArgumentError(f"run_folder must be new or an unfinished run, got {path}, which exists; choose another folder")
         if recorded.read_text(encoding="utf-8") != config:
             raise ArgumentError(f"run_folder {path} holds an unfinished run of another config; choose another folder")
-        _take_up(folder)
+        _prepare_to_resume(folder)
         return folder
     try:
         folder.private.mkdir(parents=True, mode=0o700)
         os.chmod(folder.private, 0o700)  # whatever the umask was
         folder.votes.mkdir()
         folder.release.mkdir()
-        write_atomically(path / "config.yaml", config)
-        for public in (path / "config.yaml", path):  # they are made when the records are loaded, and that takes its time
+        write_text(path / "config.yaml", config)
+        for public in (path / "config.yaml", path):  # creation follows the loading of the records, whose time is private
             os.utime(public, (PUBLISHED, PUBLISHED))
     except OSError as error:
         raise ArgumentError(f"run_folder must be a folder that can be written, got {path} ({error.strerror})") from error
     return folder
 
 
-def _take_up(folder: RunFolder) -> None:
-    """Make a cut-off run's folder fit to go on in: nothing in it leads elsewhere, no half-written file stays in the release."""
+def _prepare_to_resume(folder: RunFolder) -> None:
+    """Refuse links in an interrupted run's folder, restore its parts, and delete half-written files of its release."""
     for path in folder.path.rglob("*"):
         if path.is_symlink():
             raise ArgumentError(f"run_folder must hold no links, got {path}; files of a run stay inside its folder")
-    for part in (folder.private, folder.votes, folder.release):  # a kill may have come between any two of them
+    for part in (folder.private, folder.votes, folder.release):  # a kill may have come between any two
         part.mkdir(mode=0o700 if part == folder.private else 0o777, exist_ok=True)
     folder.private.chmod(0o700)
     for path in [*folder.release.glob(".*"), *folder.release.glob("*.partial")]:
@@ -138,15 +134,15 @@ def shared_run(path: Path) -> RunFolder:
 
 
 class StoppedRunError(ArgumentError):
-    """A run that stops at a full disk or a damaged file. What it has paid for is kept, and started again it continues."""
+    """A run that stops at a full disk or a damaged file. Its answers are kept; started again, it continues."""
 
 
 @contextlib.contextmanager
 def resumable(path: Path) -> Iterator[None]:
-    """Say in one line what stopped the run in folder `path`: a file that could not be written or read.
+    """Turn an error of a file, a database or the system in the run of folder `path` into one line.
 
     Raises:
-        StoppedRunError: instead of any error of a file, of a database or of the system.
+        StoppedRunError: instead of such an error.
     """
     try:
         yield
@@ -178,6 +174,8 @@ def whole(path: Path) -> Iterator[Path]:
     draft = path.with_name(path.name + ".partial")
     try:
         yield draft
+        with draft.open("r+b") as stream:
+            os.fsync(stream.fileno())
         draft.replace(path)
     except (OSError, SafetensorError) as error:
         with contextlib.suppress(OSError):
@@ -185,40 +183,35 @@ def whole(path: Path) -> Iterator[Path]:
         raise OSError(getattr(error, "errno", None) or errno.EIO, _reason(error), str(path)) from error
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file so that a reader sees all of it or nothing."""
-    with whole(path) as draft, draft.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    with whole(path) as draft:
+        draft.write_text(text, encoding="utf-8")
 
 
 def write_array(path: Path, array: npt.NDArray[np.generic]) -> None:
-    """Write an array so that a reader sees all of it or nothing."""
+    """Write an array atomically."""
     with whole(path) as draft, draft.open("wb") as stream:
         np.save(stream, array, allow_pickle=False)
-        stream.flush()
-        os.fsync(stream.fileno())
 
 
 def read_array(path: Path, *, mapped: bool = False) -> npt.NDArray[Any]:
     """Read an array that the run has kept; `mapped` leaves it on disk. It is never unpickled.
 
     Raises:
-        StoppedRunError: it is damaged. Made again it is the same: a function of records, shards and the answers so far.
+        StoppedRunError: it is damaged. It can be deleted: it is a function of records, shards and the answers so far.
     """
     try:
-        array: npt.NDArray[Any] = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+        return np.asanyarray(np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False))
     except (OSError, ValueError, EOFError) as error:
         raise StoppedRunError(f"{path} is damaged; delete this file, and it is made again") from error
-    return array
 
 
 @contextlib.contextmanager
 def growing_array(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Iterator[npt.NDArray[Any]]:
-    """Yield an array on disk to be filled; it takes its name once it is filled, so that a reader sees all of it or nothing.
+    """Yield an array on disk to be filled; it takes its name once it is filled.
 
-    Its space is taken beforehand: a disk that is full when a page of a sparse file is written kills the process.
+    Its space is allocated first: writing a page of a sparse file on a full disk would kill the process.
     """
     with whole(path) as draft:
         array = np.lib.format.open_memmap(draft, mode="w+", dtype=np.dtype(dtype), shape=shape)

@@ -1,4 +1,4 @@
-"""The settings of a run, checked before anything is written or drawn."""
+"""The settings of a run, checked before anything is written or drawn. Importing them loads no torch."""
 
 from __future__ import annotations
 
@@ -7,22 +7,96 @@ import functools
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from teacher_student.arguments import ArgumentError, positive_integer
-from teacher_student.data import PrivateDataset
+from teacher_student.arguments import (
+    ArgumentError,
+    choice,
+    number_at_least_zero,
+    positive_integer,
+    positive_number,
+    probability,
+)
+from teacher_student.data import NEIGHBOURS, PrivateDataset
 from teacher_student.pipeline.budget import BudgetSettings
-from teacher_student.pipeline.privacy_settings import MOST_TEACHERS, BoostingSettings, PrivacySettings
-from teacher_student.student import QuerySettings, StudentSettings
-from teacher_student.teachers import TrainingSettings
+from teacher_student.privacy import HYPERPARAMETERS
+
+if TYPE_CHECKING:
+    from teacher_student.student import QuerySettings, StudentSettings
+    from teacher_student.teachers import TrainingSettings
 
 NetworkClass = Callable[..., Any]
 """Called with the shape of one input and the number of classes."""
 
+MOST_TEACHERS = 10**7
+"""Bound on `teachers.number`. It is a constant: the number of records is private, so no visible refusal may depend on it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrivacySettings:
+    """The guarantee and the mechanism that gives it.
+
+    Attributes:
+        epsilon: of the whole release.
+        delta: of the whole release.
+        mechanism: name of the mechanism.
+        options: further options of its calibration.
+        cutoff: paid non-answers before the session halts; None lets the planner choose from public sizes.
+        neighbours: the neighbouring relation; None is the data's own.
+        bins: for soft labels, bins of the histogram; None for hard labels. Soft labels need a cutoff.
+        hyperparameters: how they were chosen, for the certificate: fixed, or on a public_surrogate.
+        population: public order of magnitude of the number of records, for warnings and plans; None if none is public.
+    """
+
+    epsilon: float
+    delta: float
+    mechanism: str = "stability"
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    cutoff: int | None = 50
+    neighbours: str | None = None
+    bins: int | None = None
+    hyperparameters: str = "fixed"
+    population: int | None = None
+
+    def __post_init__(self) -> None:
+        positive_number("privacy.epsilon", self.epsilon)
+        probability("privacy.delta", self.delta)
+        if not isinstance(self.options, Mapping):
+            raise ArgumentError(f"mechanism must be a mapping of options, got {self.options!r}")
+        if self.neighbours is not None:
+            choice("privacy.neighbours", self.neighbours, NEIGHBOURS)
+        choice("privacy.hyperparameters", self.hyperparameters, HYPERPARAMETERS)
+        for name, minimum in (("cutoff", 1), ("population", 1), ("bins", 3)):
+            if (value := getattr(self, name)) is not None:
+                positive_integer(f"privacy.{name}", value, minimum=minimum)
+        if self.bins is not None:
+            positive_integer("privacy.cutoff", self.cutoff)  # the planner chooses for hard labels only
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BoostingSettings:
+    """How often teachers correct the student (see `pipeline.rounds`), and how far.
+
+    Attributes:
+        rounds: rounds of teachers after the first.
+        step: for votes, how far the logits of a point move apart if all teachers agree; for scores, the missing probability
+            that a score of 1 stands for.
+        shrinkage: for scores: what a move costs where the student is sure.
+    """
+
+    rounds: int = 0
+    step: float = 2.0
+    shrinkage: float = 0.06
+
+    def __post_init__(self) -> None:
+        positive_integer("boosting.rounds", self.rounds, minimum=0)
+        positive_number("boosting.step", self.step)
+        number_at_least_zero("boosting.shrinkage", self.shrinkage)
+
 
 @dataclasses.dataclass(frozen=True)
 class Estimator:
-    """A teacher that is no network: anything with fit and predict.
+    """A teacher that is not a network: anything with fit and predict.
 
     Attributes:
         estimator: a scikit-learn estimator to copy, or a callable that builds a learner (see `teachers.train_learners`).
@@ -31,6 +105,12 @@ class Estimator:
 
     estimator: Any
     num_workers: int = -1
+
+
+def _default_queries() -> QuerySettings:
+    from teacher_student.student import QuerySettings  # loads torch
+
+    return QuerySettings()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,15 +122,15 @@ class RunSettings:
         seed: of weights, batches and public splits. It never reaches the noise.
         data: loads the data when called.
         num_teachers: number of shards and teachers, k.
-        training: how each teacher is trained, if it is a network.
         learner: what each teacher is: a network class, or an `Estimator`.
-        privacy: what is promised.
-        budget: where it is recorded, beside what earlier runs on the same data have spent, and the limit.
+        training: how each teacher is trained, if it is a network.
+        privacy: the guarantee.
         student_network: the student's network class.
         student: how the student is trained.
+        trainer: options of Lightning's trainer: accelerator, devices, strategy.
         queries: which public points are asked, in which order.
         boosting: rounds of teachers that correct the student.
-        trainer: options of Lightning's trainer: accelerator, devices, strategy.
+        budget: where the cost is recorded, and the limit for all runs on the same data.
         tensorboard: whether to write event files.
         baselines: whether to train non-private models to compare with.
         config: the composed config as YAML; tells a resumed run from another one.
@@ -67,7 +147,7 @@ class RunSettings:
     student_network: NetworkClass
     student: StudentSettings
     trainer: Mapping[str, Any]
-    queries: QuerySettings = dataclasses.field(default_factory=QuerySettings)
+    queries: QuerySettings = dataclasses.field(default_factory=_default_queries)
     boosting: BoostingSettings = dataclasses.field(default_factory=BoostingSettings)
     budget: BudgetSettings = dataclasses.field(default_factory=BudgetSettings)
     tensorboard: bool = True
@@ -76,7 +156,7 @@ class RunSettings:
     correction: dataclasses.InitVar[BoostingSettings | None] = None
 
     def __post_init__(self, correction: BoostingSettings | None) -> None:
-        if correction is not None:  # an older name
+        if correction is not None:
             notice = "correction is now boosting; the old name is accepted in this version only"
             warnings.warn(notice, FutureWarning, stacklevel=3)
             object.__setattr__(self, "boosting", correction)
@@ -89,37 +169,32 @@ class RunSettings:
     def choices(self) -> dict[str, float | str | bool]:
         """Public settings by their names in the config, without the data's: those may name files and sizes that are private.
 
-        Of a learner's options only numbers and truth values: texts may be paths, or keys to somebody's service.
+        A learner's options are included only if they are numbers or truth values: texts may be paths, or keys to a service.
         """
         privacy = {name: getattr(self.privacy, name) for name in ("epsilon", "delta", "cutoff", "bins", "neighbours")}
+        options = _described(self.learner)
+        learner = {key: value for key, value in options.items() if key == "name" or isinstance(value, bool | int | float)}
+        method = self.student.learning_method
+        student = dataclasses.asdict(self.student) | {"method": {"name": method.name, **dataclasses.asdict(method)}}
         tree = {
             "seed": self.seed,
             "privacy": privacy,
             "mechanism": {"name": self.privacy.mechanism, **self.privacy.options},
             "teachers": {"number": self.num_teachers, "training": self.training.to_dict()},
-            "learner": _numbers(_described(self.learner)),
-            "student": {"network": _described(self.student_network), "settings": _student_choices(self.student)},
+            "learner": learner,
+            "student": {"network": _described(self.student_network), "settings": student},
         }
         return dict(_flat(tree))
 
 
-def _student_choices(student: StudentSettings) -> dict[str, Any]:
-    method = student.learning_method
-    return dataclasses.asdict(student) | {"method": {"name": method.name, **dataclasses.asdict(method)}}
-
-
 def _described(thing: Any) -> dict[str, Any]:
-    """Name of a network's or an estimator's class, and the options that it was given."""
+    """Return the name of a network's or an estimator's class, and the options that it was given."""
     if isinstance(thing, Estimator):
         return _described(thing.estimator)
     if isinstance(thing, functools.partial):
         return {"name": getattr(thing.func, "__name__", type(thing.func).__name__), **thing.keywords}
     options = thing.get_params(deep=False) if hasattr(thing, "get_params") else {}
     return {"name": getattr(thing, "__name__", type(thing).__name__), **options}
-
-
-def _numbers(described: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in described.items() if name == "name" or isinstance(value, bool | int | float)}
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float | str | bool]]:

@@ -1,7 +1,7 @@
-"""The stages of a run. Each writes what it made, so that a run that was killed goes on where it was.
+"""The stages of a run: shards, teachers, votes, students. Each keeps what it made, so that a killed run resumes where it stopped.
 
-What flows back: nothing. Teachers see their own shard, votes see public points, labels see votes through a session, the
-student sees the release. How teachers are asked, and what is released, is in `rounds` and `modes`.
+Nothing flows back. Teachers see their own shard, votes see public points, labels see votes through a session, the student sees
+the release. How teachers are asked, and what is released, is in `rounds` and `modes`.
 """
 
 from __future__ import annotations
@@ -11,24 +11,33 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from torch import nn
 
 from teacher_student.aggregation.release import AnyRelease
-from teacher_student.arguments import ArgumentError
+from teacher_student.aggregation.statistic import Table
+from teacher_student.aggregation.votes import add_votes, empty_counts, keep_allowed
+from teacher_student.arguments import ArgumentError, Integers
 from teacher_student.data import PrivateDataset, PublicSizes, ShardManifest, Shards, shard_dataset
 from teacher_student.monitoring.console import Advance
-from teacher_student.monitoring.curves import TimelessCurves
-from teacher_student.pipeline.folder import RunFolder
-from teacher_student.pipeline.ranks import ALONE, Ranks
+from teacher_student.monitoring.tensorboard import TimelessCurves
+from teacher_student.pipeline.folder import RunFolder, read_array, write_array
+from teacher_student.pipeline.processes import ALONE, Ranks
 from teacher_student.pipeline.settings import Estimator, NetworkClass, RunSettings
-from teacher_student.student import Standardized, Student, Targets, fit_student
+from teacher_student.student import (
+    BoostingStep,
+    Standardized,
+    Student,
+    StudentSettings,
+    Targets,
+    boost_student,
+    fit_student,
+)
 from teacher_student.teachers import (
     LearnerEnsemble,
     TeacherEnsemble,
@@ -44,13 +53,13 @@ Teachers = TeacherEnsemble | LearnerEnsemble
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One run: what is wanted, of which data, and where it is kept.
+    """One run: its settings, its data, and where its files are.
 
     Attributes:
         settings: public.
         dataset: private records and public points.
-        folder: where the run keeps what it makes.
-        students: after each correcting round, as far as they were made: each is fitted once (`rounds`).
+        folder: of the run.
+        students: one for each round, as far as they were made: each is fitted once (`rounds`).
     """
 
     settings: RunSettings
@@ -58,34 +67,35 @@ class Run:
     folder: RunFolder
     students: list[Student] = dataclasses.field(default_factory=list, compare=False)
 
-    @property
-    def sizes(self) -> PublicSizes:
-        """What checks may know of the data."""
-        return self.dataset.public_sizes
+    @functools.cached_property
+    def shards(self) -> Shards:
+        """Every record in its shard, by a keyed hash; a resumed run's shards are made again. Verified either way."""
+        path = self.folder.private / "shards.json"
+        if not path.exists():
+            shards, manifest = shard_dataset(self.dataset, self.settings.num_teachers)
+            try:
+                manifest.save(path)
+            except FileExistsError:  # another process was first, and its key counts
+                pass
+            else:
+                return shards
+        try:
+            manifest = ShardManifest.load(path)
+        except ArgumentError as error:
+            raise ArgumentError(
+                f"{path} is damaged, and its key cannot be made again; start a new run in another folder"
+            ) from error
+        return manifest.remake(self.dataset)
 
-
-def make_shards(run: Run) -> Shards:
-    """Assign every record to its shard by a keyed hash, or make a killed run's shards again; verified either way."""
-    path = run.folder.private / "shards.json"
-    if path.exists():
-        return _kept_manifest(path).remake(run.dataset)
-    shards, manifest = shard_dataset(run.dataset, run.settings.num_teachers)
-    try:
-        manifest.save(path)
-    except FileExistsError:  # another process was first, and its key counts
-        return _kept_manifest(path).remake(run.dataset)
-    return shards
-
-
-def _kept_manifest(path: Path) -> ShardManifest:
-    try:
-        return ShardManifest.load(path)
-    except ArgumentError as error:
-        raise ArgumentError(f"{path} is damaged, and its key cannot be made again; start a new run in another folder") from error
+    def student_network(self) -> Standardized:
+        """Return an untrained student whose input scaling comes from the public points."""
+        points = self.dataset.student_points
+        network = build_network(self.settings.student_network, points.shape[1:], self.dataset.num_classes)
+        return Standardized(network(), points.shape[1:]).fit(points)
 
 
 def check_teachers(sizes: PublicSizes, settings: RunSettings) -> None:
-    """Refuse a learner or a training that cannot be, or that would couple teachers."""
+    """Refuse a learner or a training that is impossible, or that would couple teachers."""
     if isinstance(settings.learner, Estimator):
         return check_learner(settings.learner.estimator, weighted=settings.boosting.rounds > 0)
     return check_training(
@@ -99,26 +109,24 @@ def check_teachers(sizes: PublicSizes, settings: RunSettings) -> None:
 
 def train(
     run: Run,
-    shards: Shards,
     advance: Advance,
     ranks: Ranks = ALONE,
     *,
     weights: npt.NDArray[np.float32] | None = None,
     name: str = "teachers",
 ) -> Teachers:
-    """Train one teacher on each shard; finished chunks of networks of a killed run are kept, estimators are fitted again.
+    """Train one teacher on each shard. A resumed run keeps finished chunks of networks; estimators are fitted again.
 
     Every rank trains its own part, into the same folder.
 
     Args:
         run: networks are kept in its private folder `name`.
-        shards: of its records.
         advance: shows progress.
         ranks: the processes of the run.
-        weights: (n,) what each record counts, or None for 1 each.
+        weights: (n,) the weight of each record, or None for 1 each.
         name: of the folder.
     """
-    settings, dataset, folder = run.settings, run.dataset, run.folder
+    settings, dataset, shards = run.settings, run.dataset, run.shards
 
     def report(done: int, _: int, left: float) -> None:
         ranks.check()
@@ -136,69 +144,132 @@ def train(
         )
     return train_teachers(
         *records,
-        build_network(settings.learner, run.sizes.record_shape, run.sizes.num_classes),
+        build_network(settings.learner, dataset.public_features.shape[1:], dataset.num_classes),
         settings.training,
         weights=weights,
         master_seed=settings.seed,
         trainer_options=ranks.trainer_options(settings.trainer),
-        checkpoint_dir=folder.private / name,
-        logger=TensorBoardLogger(folder.private, name="tensorboard", version="") if settings.tensorboard else None,
+        checkpoint_dir=run.folder.private / name,
+        logger=TensorBoardLogger(run.folder.private, name="tensorboard", version="") if settings.tensorboard else None,
         report=report,
     )
 
 
 def votes_on(
-    points: npt.NDArray[np.float32], teachers: Teachers, settings: RunSettings, ranks: Ranks = ALONE
+    points: npt.NDArray[np.float32], teachers: Teachers, trainer_options: Mapping[str, Any]
 ) -> Iterator[npt.NDArray[np.int16]]:
     """Yield (points in a block, num_teachers) votes on points, -1 where a teacher abstains or is another rank's."""
     if isinstance(teachers, LearnerEnsemble):
         return teachers.predict_votes(points)
-    return predict_votes(teachers, points, trainer_options=ranks.trainer_options(settings.trainer), joined=False)
+    return predict_votes(teachers, points, trainer_options=trainer_options, joined=False)
 
 
-def keep(run: Run, release: AnyRelease) -> None:
-    """Save a release once: asked again later, its certificate would list what the same data were used for since."""
-    if not (run.folder.release / "certificate.json").exists():
-        release.save(run.folder.release)
+def collect_counts(
+    run: Run, teachers: Teachers, advance: Advance, ranks: Ranks, number: int, allowed: Integers | None = None
+) -> Table:
+    """Return (num_queries, num_classes) vote counts on the public points, streamed block by block and kept in the folder.
+
+    Every rank counts its own teachers' votes; the first one gets the sum, and it alone writes it.
+
+    Args:
+        run: whose teachers vote.
+        teachers: of the round.
+        advance: shows progress.
+        ranks: the processes of the run.
+        number: of the round.
+        allowed: (num_teachers, votes_per_teacher) points on which a teacher does not abstain; None for all.
+    """
+    settings, dataset = run.settings, run.dataset
+    path = run.folder.votes / (f"counts_{number}.npy" if number else "counts.npy")
+    if ranks.from_first(path.exists()):
+        return read_array(path)
+    counts = empty_counts(len(dataset.public_features), dataset.num_classes, num_teachers=settings.num_teachers)
+    done = 0
+    for block in votes_on(dataset.public_features, teachers, ranks.trainer_options(settings.trainer)):
+        votes = block if allowed is None else keep_allowed(block, allowed, done)
+        add_votes(counts[done : done + len(block)], votes)
+        done += len(block)
+        advance(done, "")
+    ranks.sum_to_first(counts)
+    if ranks.first:
+        write_array(path, counts)
+    return counts
 
 
-def teach_student(run: Run, targets: Targets, advance: Advance) -> Student:
-    """Train the student on what was released alone; its curves may be published."""
-    settings, dataset, folder = run.settings, run.dataset, run.folder
-    logger = TimelessCurves(folder.release / "tensorboard") if settings.tensorboard else False
+def teach_student(run: Run, targets: Targets, advance: Advance, settings: StudentSettings | None = None) -> Student:
+    """Train the student on released answers alone; its curves may be published."""
+    logger = TimelessCurves(run.folder.release / "tensorboard") if run.settings.tensorboard else False
+    return fit(run, targets, settings=settings, logger=logger, advance=advance)
+
+
+def fit(
+    run: Run,
+    targets: Targets,
+    *,
+    points: npt.NDArray[np.float32] | None = None,
+    settings: StudentSettings | None = None,
+    seed: int = 0,
+    logger: Logger | bool = False,
+    advance: Advance | None = None,
+) -> Student:
+    """Fit a student in this process; by default on the public points and with the run's settings.
+
+    Args:
+        run: whose student it is.
+        targets: of the points.
+        points: (n, *shape) in the student's features; the public points if None.
+        settings: how to learn; the run's if None.
+        seed: added to the run's seed.
+        logger: of the curves.
+        advance: shows progress.
+    """
     return fit_student(
-        student_network(settings.student_network, dataset.student_points, dataset.num_classes),
-        dataset.student_points,
+        run.student_network,
+        run.dataset.student_points if points is None else points,
         targets,
-        settings.student,
-        seed=settings.seed,
-        trainer_options={**one_process(settings.trainer), "logger": logger},
-        report=lambda epoch, loss: advance(epoch, f"loss {loss:.3f}"),
+        settings or run.settings.student,
+        seed=run.settings.seed + seed,
+        trainer_options={**one_process(run.settings.trainer), "logger": logger},
+        report=_reporter(advance),
     )
+
+
+def boost(run: Run, before: nn.Module, released: Targets, by: BoostingStep, number: int, advance: Advance) -> Student:
+    """Return the student `before`, corrected by what round `number` released."""
+    return boost_student(
+        before,
+        run.dataset.student_points,
+        released,
+        run.settings.student,
+        by,
+        seed=run.settings.seed + number,
+        trainer_options={**one_process(run.settings.trainer), "logger": False},
+        report=_reporter(advance),
+    )
+
+
+def _reporter(advance: Advance | None) -> Callable[[int, float], None] | None:
+    return None if advance is None else lambda epoch, loss: advance(epoch, f"loss {loss:.3f}")
 
 
 def untrained_student(run: Run) -> nn.Module:
     """Return the student's network before it has learned anything: a function of public points and the seed."""
-    settings, dataset = run.settings, run.dataset
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        return student_network(settings.student_network, dataset.student_points, dataset.num_classes)()
+        torch.manual_seed(run.settings.seed)
+        return run.student_network()
+
+
+def keep(run: Run, release: AnyRelease) -> None:
+    """Save a release once: a later certificate of the same answers would list sessions on the same data since then."""
+    if not (run.folder.release / "certificate.json").exists():
+        release.save(run.folder.release)
 
 
 def one_process(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trainer's options without the other processes: what the first rank does alone."""
+    """Return a trainer's options for the first rank alone."""
     devices = options.get("devices", 1)
     mine = list(devices)[:1] if isinstance(devices, Sequence) and not isinstance(devices, str) else 1
     return {**{name: value for name, value in options.items() if name not in ("strategy", "num_nodes")}, "devices": mine}
-
-
-def student_network(
-    network: NetworkClass, public_features: npt.NDArray[np.float32], num_classes: int
-) -> Callable[[], Standardized]:
-    """Return what makes an untrained student whose input scaling comes from the public points."""
-    shape = public_features.shape[1:]
-    build = build_network(network, shape, num_classes)
-    return lambda: Standardized(build(), shape).fit(public_features)
 
 
 def build_network(network: NetworkClass, shape: tuple[int, ...], num_classes: int) -> Callable[[], nn.Module]:

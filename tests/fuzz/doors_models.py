@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from teacher_student import pipeline, privacy, student, teachers
 from teacher_student.data.tables import TableEncoding
-from teacher_student.pipeline.student_files import save_student
+from teacher_student.pipeline.published import save_student
 
 from .doors_data import tables
 from .doors_privacy import BUDGET, MECHANISM, PARAMETERS

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 
 from teacher_student.app import compose, dispatch, settings_from_config
-from teacher_student.app.configs import known_keys
+from teacher_student.app.composing import known_keys
 from teacher_student.arguments import ArgumentError
 
 from .strategies import always_the_same

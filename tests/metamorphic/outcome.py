@@ -34,7 +34,7 @@ from teacher_student.aggregation import session
 from teacher_student.app import dispatch, running
 from teacher_student.mechanisms import GeneratorNoise
 from teacher_student.monitoring import console
-from teacher_student.pipeline import baselines, modes, stages
+from teacher_student.pipeline import diagnostics, modes, stages
 
 from ..pictures import report_little
 
@@ -102,7 +102,7 @@ def put_in(patch: pytest.MonkeyPatch, *, tied: bool = False) -> None:
     patch.setattr(stages, "shard_dataset", functools.partial(stages.shard_dataset, key=bytes(range(32))))
     patch.setattr(console, "time", types.SimpleNamespace(perf_counter=lambda: 0.0))
     patch.setattr(modes, "plan", functools.cache(modes.plan))
-    patch.setattr(baselines, "STEPS", 20)
+    patch.setattr(diagnostics, "STEPS", 20)
     patch.setattr(callback_connector, "_load_external_callbacks", lambda _: [])  # it searches all installed packages each time
     for mode in (modes.HardLabels, modes.SoftLabels, modes.Fractions, modes.MeanScores):
         patch.setattr(mode, "collect_votes", votes_put_in(mode.collect_votes, tied=tied))

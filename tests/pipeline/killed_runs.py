@@ -28,7 +28,7 @@ import pytest
 import teacher_student
 from teacher_student.app import compose, settings_from_config
 from teacher_student.monitoring.console import Display
-from teacher_student.pipeline import query_rounds, run, stages
+from teacher_student.pipeline import modes, run, stages
 from teacher_student.pipeline.modes import mode_for
 from teacher_student.teachers import chunk
 
@@ -83,7 +83,7 @@ def tell_stages(order: dict[str, Any], told: int) -> None:
 def work(settings: Any, order: dict[str, Any], told: int) -> None:
     """Run, in small portions: more places to die between, and nothing drawn."""
     chunk._ROWS_PER_WINDOW = 2**13
-    query_rounds.QUERIES_PER_ANSWER = 40
+    modes.QUERIES_PER_ANSWER = 40
     pictures.report_little(pytest.MonkeyPatch())
     stages.train_teachers = functools.partial(stages.train_teachers, save_seconds=0.0)
     tell_stages(order, told)
@@ -129,9 +129,7 @@ def watch(told: int, child: int, order: dict[str, Any]) -> list[dict[str, Any]]:
 def main() -> None:
     """Answer orders until there are no more."""
     settings = settings_from_config(compose("run", sys.argv[1:]))
-    mode_for(settings).check(
-        settings, settings.data().public_sizes
-    )  # calibrates once for all forks; nothing of torch runs before them
+    mode_for(settings, settings.data().public_sizes).check()  # calibrates once for all forks; nothing of torch runs before them
     for line in sys.stdin:
         print(json.dumps(fork(settings, json.loads(line))), flush=True)
 

@@ -10,7 +10,7 @@ import pytest
 from teacher_student.app import dispatch
 from teacher_student.arguments import ArgumentError
 from teacher_student.pipeline import attack_student
-from teacher_student.pipeline.worlds import CANARIES, QUERIES, Worlds
+from teacher_student.pipeline.attack import CANARIES, QUERIES, MembershipExperiment
 
 SMALL = {"epsilon": 2.0, "delta": 1e-7, "worlds": 75, "num_teachers": 110, "error": 1e-5}
 
@@ -41,7 +41,7 @@ def test_a_verdict_needs_soundness_and_power(report):
 
 
 def test_worlds_differ_in_their_canaries_alone():
-    worlds = Worlds.make(100, 10, seed=0)
+    worlds = MembershipExperiment.make(100, 10, seed=0)
     assert np.array_equal(worlds.points[-CANARIES:], worlds.features[-CANARIES:])
     assert worlds.points.shape[0] == QUERIES + CANARIES
     records = worlds._records()
@@ -49,11 +49,11 @@ def test_worlds_differ_in_their_canaries_alone():
         assert len(records[world]) == 50 + coins.sum()
         assert set(records[world][50:] - 50) == set(np.flatnonzero(coins))
     assert abs(worlds.members.mean() - 0.5) < 0.1  # 8 standard deviations
-    assert not np.array_equal(worlds.members, Worlds.make(100, 10, seed=0).members)
+    assert not np.array_equal(worlds.members, MembershipExperiment.make(100, 10, seed=0).members)
 
 
 def test_a_student_that_was_told_nothing_has_no_score():
-    worlds = Worlds.make(2, 10, seed=0)
+    worlds = MembershipExperiment.make(2, 10, seed=0)
     assert (worlds.student_scores(np.full((2, QUERIES + CANARIES), -2)) == 0).all()
 
 

@@ -152,7 +152,7 @@ def test_soft_runs_pay_too(tmp_path: Path) -> None:
     dataset, account = chosen.data(), BudgetSettings(ledger=str(tmp_path / "l.sqlite")).open("blobs")
     scores = np.full((len(dataset.public_features), 250), 0.45, dtype=np.float32)
     one = stages.Run(chosen, dataset, open_run(tmp_path / "run", ""))
-    modes.SoftLabels().release_labels(one, scores, lambda *_: None, account)
+    modes.SoftLabels(chosen, dataset.public_sizes).release_labels(one, scores, lambda *_: None, account)
     assert [entry.epsilon for entry in Ledger(tmp_path / "l.sqlite").entries("blobs")] == [8.0]
 
 
@@ -176,6 +176,6 @@ def test_label_pays_from_an_account(tmp_path: Path, capsys) -> None:
 def test_the_check_looks_at_what_the_session_will_cost() -> None:
     """Both come from the same calibration: what is checked before the training is what is charged after it."""
     chosen = settings_from_config(compose("run", FAST))
-    dataset = chosen.data()
-    with modes.HardLabels().open_session(chosen, dataset.public_sizes, None) as session:
-        assert modes.HardLabels().check(chosen, dataset.public_sizes) == session.mechanism.parameters
+    mode = modes.HardLabels(chosen, chosen.data().public_sizes)
+    with mode.open_session() as session:
+        assert mode.check() == session.mechanism.parameters

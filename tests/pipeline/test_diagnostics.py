@@ -11,7 +11,7 @@ import pytest
 from teacher_student import ArgumentError
 from teacher_student.app import compose, settings_from_config
 from teacher_student.monitoring.console import Display
-from teacher_student.pipeline import RunSettings, diagnostics, rounds, run, runner, stages, verify_folder
+from teacher_student.pipeline import RunSettings, diagnostics, run, runner, stages, verify_folder
 from teacher_student.pipeline.folder import PUBLISHED
 
 from .test_public_sizes import PRIVATE
@@ -149,9 +149,9 @@ def test_from_votes_to_the_release_no_private_record_is_read(mechanism, tmp_path
         dataset.public_sizes = sizes
         return teach(asked._replace(run=dataclasses.replace(asked.run, dataset=dataset)), display)
 
-    def unguarded(this, *rest):
-        seen.append(this)
-        return diagnose(dataclasses.replace(this, dataset=this.dataset._dataset), *rest)
+    def unguarded(asked, *rest):
+        seen.append(asked.run)
+        return diagnose(asked._replace(run=dataclasses.replace(asked.run, dataset=asked.run.dataset._dataset)), *rest)
 
     monkeypatch.setattr(runner, "_teach", guarded)
     monkeypatch.setattr(runner, "diagnose", unguarded)
@@ -163,14 +163,14 @@ def test_from_votes_to_the_release_no_private_record_is_read(mechanism, tmp_path
 
 def test_each_student_of_correcting_rounds_is_fitted_once(tmp_path, monkeypatch):
     fitted = []
-    for name, module in (("fit_student", stages), ("boost_student", rounds)):
-        fit = getattr(module, name)
+    for name in ("fit_student", "boost_student"):
+        fit = getattr(stages, name)
 
         def counted(*given, fit=fit, name=name, **named):
             fitted.append(name)
             return fit(*given, **named)
 
-        monkeypatch.setattr(module, name, counted)
+        monkeypatch.setattr(stages, name, counted)
     done = run(settings("boosting.rounds=3", "baselines=false", "data.num_classes=2"), tmp_path / "one")
     assert fitted == ["fit_student", *["boost_student"] * 3]
     again = stages.Run(settings(), settings().data(), done.folder)

@@ -12,8 +12,8 @@ from torch import nn
 from teacher_student import ArgumentError, FractionRelease
 from teacher_student.app import compose, settings_from_config
 from teacher_student.data import gaussian_blobs, shard_dataset
-from teacher_student.pipeline import RunSettings, boosting, load_student, run, verify_folder
-from teacher_student.pipeline.boosting import residual_weights
+from teacher_student.pipeline import RunSettings, load_student, rounds, run, verify_folder
+from teacher_student.pipeline.rounds import residual_weights
 from teacher_student.student import Standardized
 from teacher_student.teachers import MLP
 
@@ -187,4 +187,4 @@ def hooked():
     [(MLP(2, 2, (3,)), True), (Standardized(nn.Linear(2, 2), (2,)), True), (Noting(2, 2), False), (hooked(), False)],
 )
 def test_only_what_surely_forgets_is_asked_without_a_copy(network, forgets):
-    assert boosting._forgets(network) is forgets
+    assert rounds._is_stateless(network) is forgets

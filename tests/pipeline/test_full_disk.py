@@ -35,7 +35,7 @@ def full(*_: object, **__: object) -> None:
     ("place", "file"),
     [
         ("runner.write_report", "release/report.html"),
-        ("student_files.save_file", "release/student.safetensors"),
+        ("published.save_file", "release/student.safetensors"),
         ("folder.np.save", "private/votes/counts.npy"),
         ("runner.RunFolder.finish", ""),
         ("stages.TimelessCurves", ""),

@@ -42,9 +42,9 @@ def test_every_dataset_can_do_without_public_points(data):
 def votes(dataset: PrivateDataset, chosen: RunSettings, folder: RunFolder) -> np.ndarray:
     """(num_queries, num_teachers) votes under a fixed sharding key."""
     folder.private.mkdir(parents=True)
-    shards, _ = shard_dataset(dataset, chosen.num_teachers, KEY)
-    teachers = stages.train(stages.Run(chosen, dataset, folder), shards, lambda *_: None)
-    return np.concatenate(list(stages.votes_on(dataset.public_features, teachers, chosen)))
+    shard_dataset(dataset, chosen.num_teachers, KEY)[1].save(folder.private / "shards.json")
+    teachers = stages.train(stages.Run(chosen, dataset, folder), lambda *_: None)
+    return np.concatenate(list(stages.votes_on(dataset.public_features, teachers, chosen.trainer)))
 
 
 @pytest.fixture(scope="module")

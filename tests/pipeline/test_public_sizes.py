@@ -13,7 +13,7 @@ import pytest
 import teacher_student
 from teacher_student.app import compose, dispatch, settings_from_config
 from teacher_student.data import PublicSizes
-from teacher_student.pipeline import RunSettings, modes, rounds, run, runner, stages
+from teacher_student.pipeline import RunSettings, modes, run, runner, stages
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -21,12 +21,7 @@ PRIVATE = {"private_features", "private_labels", "private_ids", "private_users",
 PRIVATE |= {"sharding_ids", "num_private_records", "offsets"}
 """Attributes whose values, or lengths, come from private records."""
 PACKAGE = Path(teacher_student.__file__).parent
-CHECKS = [
-    runner.check,
-    stages.check_teachers,
-    rounds.check_rounds,
-    *(mode.check for mode in (modes.HardLabels(), modes.SoftLabels(), modes.Fractions(), modes.MeanScores())),
-]
+MODES = (modes.HardLabels, modes.SoftLabels, modes.Fractions, modes.MeanScores)
 
 
 def settings(*overrides: str) -> RunSettings:
@@ -37,11 +32,14 @@ def settings(*overrides: str) -> RunSettings:
     return settings_from_config(compose("run", [*small.split(), *rest.split(), *overrides]))
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: f"{check.__module__.rpartition('.')[2]}.{check.__name__}")
+@pytest.mark.parametrize("check", [stages.check_teachers, *MODES], ids=lambda check: check.__name__)
 def test_checks_get_public_sizes_and_never_the_dataset(check):
-    types = {parameter.annotation for parameter in inspect.signature(check).parameters.values()}
-    assert "PublicSizes" in types
-    assert "PrivateDataset" not in types
+    assert {parameter.annotation for parameter in inspect.signature(check).parameters.values()} == {"PublicSizes", "RunSettings"}
+
+
+def test_checks_of_a_mode_get_nothing_else():
+    assert [parameter.annotation for parameter in inspect.signature(runner.check).parameters.values()] == ["Mode"]
+    assert not [mode for mode in MODES if len(inspect.signature(mode.check).parameters) > 1]
 
 
 def refusing(source: str) -> dict[str, set[str]]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from teacher_student import HALTED, ArgumentError
 from teacher_student.app import compose, settings_from_config
-from teacher_student.pipeline import RunSettings, modes, query_rounds, run, verify_folder
+from teacher_student.pipeline import RunSettings, modes, run, stages, verify_folder
+from teacher_student.pipeline.folder import RunFolder
 from teacher_student.student import ORDERS
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -33,8 +35,9 @@ def agreed(num_points: int, num_classes: int = 3) -> np.ndarray:
 
 def rounds_of(chosen: RunSettings, votes: np.ndarray, state=None) -> list[int]:
     dataset = chosen.data()
-    with modes.HardLabels().open_session(chosen, dataset.public_sizes, state) as session:
-        query_rounds.ask_in_rounds(session, dataset, votes, chosen, lambda *_: None)
+    mode = modes.HardLabels(chosen, dataset.public_sizes)
+    with mode.open_session(state) as session:
+        mode.ask(stages.Run(chosen, dataset, RunFolder(Path())), session, votes, 0, lambda *_: None)
         return asked(session)
 
 
@@ -69,10 +72,10 @@ def test_points_depend_on_released_labels_and_on_no_vote_that_was_not_asked(orde
 
 
 def test_a_run_killed_in_the_middle_of_the_second_round_asks_the_same_points(tmp_path, monkeypatch):
-    monkeypatch.setattr(query_rounds, "QUERIES_PER_ANSWER", 8)
+    monkeypatch.setattr(modes, "QUERIES_PER_ANSWER", 8)
     chosen, votes = settings("queries.order=uncertain", "queries.rounds=3", "queries.total=60", CERTAIN), agreed(200)
     whole = rounds_of(chosen, votes)
-    original, calls = query_rounds.LabelSession.answer, []
+    original, calls = modes.LabelSession.answer, []
 
     def answer(self, *arguments, **keywords):
         if len(calls) == 4:  # three parts of the first round and one of the second
@@ -80,23 +83,23 @@ def test_a_run_killed_in_the_middle_of_the_second_round_asks_the_same_points(tmp
         calls.append(original(self, *arguments, **keywords))
         return calls[-1]
 
-    monkeypatch.setattr(query_rounds.LabelSession, "answer", answer)
+    monkeypatch.setattr(modes.LabelSession, "answer", answer)
     with pytest.raises(KeyboardInterrupt):
         rounds_of(chosen, votes, tmp_path / "session.sqlite")
-    monkeypatch.setattr(query_rounds.LabelSession, "answer", original)
+    monkeypatch.setattr(modes.LabelSession, "answer", original)
     assert rounds_of(chosen, votes, tmp_path / "session.sqlite") == whole
     assert rounds_of(chosen, votes, tmp_path / "session.sqlite") == whole
 
 
 def test_students_between_rounds_learn_in_one_process(monkeypatch):
     """Other ranks are not there any more when labels are asked for."""
-    seen, fit = [], query_rounds.fit_student
+    seen, fit = [], stages.fit_student
 
     def spy(*arguments, trainer_options, **keywords):
         seen.append(trainer_options)
         return fit(*arguments, trainer_options=trainer_options, **keywords)
 
-    monkeypatch.setattr(query_rounds, "fit_student", spy)
+    monkeypatch.setattr(stages, "fit_student", spy)
     chosen = settings("queries.order=uncertain", "queries.rounds=2", "queries.total=20")
     rounds_of(dataclasses.replace(chosen, trainer={**chosen.trainer, "strategy": "ddp", "devices": 2}), agreed(200))
     assert seen[0]["devices"] == 1
@@ -113,8 +116,8 @@ def test_no_further_round_after_the_halt(tmp_path):
 def test_a_whole_run_in_rounds(tmp_path, monkeypatch):
     seen, teach = {}, modes.HardLabels.targets
 
-    def spy(mode, release, run):
-        seen["targets"] = teach(mode, release, run)
+    def spy(mode, release):
+        seen["targets"] = teach(mode, release)
         return seen["targets"]
 
     monkeypatch.setattr(modes.HardLabels, "targets", spy)
@@ -135,7 +138,7 @@ def test_a_whole_run_in_rounds(tmp_path, monkeypatch):
 
 def test_fewer_queries_need_less_noise_where_every_answer_is_paid_for():
     few, all_of_them = (
-        modes.HardLabels().open_session(chosen, chosen.data().public_sizes, None).mechanism.parameters
+        modes.HardLabels(chosen, chosen.data().public_sizes).open_session().mechanism.parameters
         for chosen in (settings("mechanism=gnmax", "queries.total=20"), settings("mechanism=gnmax"))
     )
     assert (few.max_answers, all_of_them.max_answers) == (20, 200)

@@ -27,6 +27,9 @@ def settings(*overrides: str) -> RunSettings:
     return settings_from_config(compose("run", [*base, "student.settings.epochs=20", "baselines=false", *overrides]))
 
 
+QUICK = ("teachers.training.steps=40", "student.settings.epochs=3", "logger=none")
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     return run(settings("baselines=true"), tmp_path_factory.mktemp("runs") / "one")
@@ -93,9 +96,9 @@ def test_killed_run_goes_on_and_answers_nothing_twice(stage, tmp_path, monkeypat
 
     monkeypatch.setattr(home, stage, kill)
     with pytest.raises(KeyboardInterrupt):
-        run(settings(), path)
+        run(settings(*QUICK), path)
     monkeypatch.setattr(home, stage, whole)
-    result = run(settings(), path)
+    result = run(settings(*QUICK), path)
     if stage == "collect_votes":
         assert np.array_equal(seen["result"], np.load(path / "private" / "votes" / "scores.npy"))
     if stage == "release_labels":
@@ -115,9 +118,9 @@ def test_scores_cut_off_half_way_keep_their_answers(tmp_path, monkeypatch):
 
     monkeypatch.setattr(modes.SoftLabelSession, "answer", answer)
     with pytest.raises(KeyboardInterrupt):
-        run(settings(), tmp_path / "run")
+        run(settings(*QUICK), tmp_path / "run")
     monkeypatch.setattr(modes.SoftLabelSession, "answer", original)
-    result = run(settings(), tmp_path / "run")
+    result = run(settings(*QUICK), tmp_path / "run")
     assert np.array_equal(result.release.scores[:200], np.concatenate(given), equal_nan=True)
     with (tmp_path / "run" / "release" / "scores.csv").open() as stream:
         assert [row["query"] for row in csv.DictReader(stream)] == [str(query) for query in range(400)]
@@ -140,7 +143,8 @@ def test_unanswered_scores_follow_the_setting(finished, unanswered):
     codes = np.array([118, ABSTAIN, HALTED, 101])
     loose = dataclasses.replace(finished.release.certificate, files={})  # of other answers
     release = SoftRelease(codes, loose)
-    targets = modes.SoftLabels().targets(release, settings(f"student.settings.unanswered={unanswered}"))
+    chosen = settings(f"student.settings.unanswered={unanswered}")
+    targets = modes.SoftLabels(chosen, chosen.data().public_sizes).targets(release)
     assert np.allclose(targets.probabilities[[0, 3], 1], [0.95, 0.1])
     assert targets.weights.tolist() == [1, unanswered in ("uniform", "random"), 0, 1]
     assert targets.unlabeled.tolist() == [False, unanswered == "unlabeled", True, False]

@@ -242,7 +242,7 @@ def estimators_must_be_isolated(estimator, alterations):
 def configs():
     """All combinations; settings of training mean nothing to an estimator, so that one is enough for it.
 
-    Trainers of several processes would start this test session again; `tests/pipeline/test_ranks.py` has them.
+    Trainers of several processes would start this test session again; `tests/pipeline/test_processes.py` has them.
     """
     alone = [name for name in names("trainer") if read("trainer", name)["devices"] == 1]
     for learner, trainer in itertools.product(names("learner"), alone):

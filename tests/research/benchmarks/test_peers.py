@@ -14,7 +14,7 @@ import pytest
 
 from research.benchmarks.peers import fit_dp_sgd
 from teacher_student.data import gaussian_blobs
-from teacher_student.pipeline.evaluation import evaluate
+from teacher_student.pipeline.diagnostics import evaluate
 
 pytest.importorskip("opacus")
 SCRIPT = Path(__file__).parents[3] / "scripts" / "reproduce.py"

@@ -16,7 +16,8 @@ from teacher_student.arguments import ArgumentError
 from teacher_student.data import adult, load_digits
 from teacher_student.data.adult import AdultEncoding
 from teacher_student.pipeline import load_student, run, stages
-from teacher_student.pipeline.student_files import save_student
+from teacher_student.pipeline.folder import RunFolder
+from teacher_student.pipeline.published import save_student
 from teacher_student.student import predict_probabilities
 from teacher_student.student.evaluation import evaluate
 from teacher_student.teachers import MLP
@@ -186,7 +187,7 @@ def untrained(folder, *overrides):
     """A student's files as a run writes them, without the run; the student and its dataset."""
     settings = settings_from_config(compose("run", [*overrides, *FAST]))
     dataset = settings.data()
-    network = stages.student_network(settings.student_network, dataset.student_points, dataset.num_classes)()
+    network = stages.Run(settings, dataset, RunFolder(folder)).student_network()
     save_student(
         folder,
         network,

@@ -17,9 +17,9 @@ from teacher_student.app import compose, settings_from_config
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import gaussian_blobs
 from teacher_student.monitoring.console import Display
-from teacher_student.pipeline import modes, run, runner
+from teacher_student.pipeline import modes, rounds, run, runner
 from teacher_student.pipeline.folder import open_run
-from teacher_student.pipeline.ranks import Ranks
+from teacher_student.pipeline.processes import Ranks
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -82,7 +82,8 @@ class Second(Ranks):
     several = False
 
     def __init__(self):
-        super().__init__(rank=1, world_size=2)
+        super().__init__()
+        self.rank, self.world_size = 1, 2
 
 
 class BrokenSecond(Second):
@@ -95,8 +96,8 @@ def run_as(ranks, path, monkeypatch):
     """Go the whole way as `ranks` in a run whose first rank has made the shards."""
     chosen = settings()
     folder = open_run(path, chosen.config)
-    runner.stages.make_shards(runner.Run(chosen, chosen.data(), folder))
-    monkeypatch.setattr(runner, "together", lambda *_: contextlib.nullcontext(ranks))
+    assert runner.Run(chosen, chosen.data(), folder).shards
+    monkeypatch.setattr(runner, "launch", lambda *_: contextlib.nullcontext(ranks))
     result = run(chosen, path)
     assert result is None
     assert not list(folder.release.iterdir())
@@ -152,7 +153,7 @@ def test_a_killed_run_of_two_goes_on(tmp_path, monkeypatch, sessions):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
-        context.setattr(modes, "collect_counts", killed)
+        context.setattr(rounds, "collect_counts", killed)
         with pytest.raises(KeyboardInterrupt):
             run(settings(*TWO), tmp_path / "two")
     stamps = {file: file.stat().st_mtime_ns for file in (tmp_path / "two" / "private" / "teachers").glob("chunk*")}

@@ -17,8 +17,8 @@ from research.benchmarks.command import read
 from research.benchmarks.teachers import CASES
 from teacher_student.aggregation import Ledger, Release, private_selection
 from teacher_student.app import VERBS, compose, conf_folder, dispatch, settings_from_config
+from teacher_student.app.composing import PLUGINS, check_flags
 from teacher_student.app.running import FLAGS, check_overrides
-from teacher_student.app.slips import PLUGINS, check_flags
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -83,7 +83,7 @@ def test_without_arguments_it_says_what_it_can_do(capsys):
         (["run", "experiment=adlt"], "did you mean adult?"),
         (["run", "teachers=300"], "teachers must be one of adult, images, small; got '300'"),
         (["run", "--mutlirun"], "did you mean --multirun?"),
-        (["run", "~name"], "run_folder must refer to settings that are there: Interpolation key 'name' not found"),
+        (["run", "~name"], "run_folder must refer to existing settings: Interpolation key 'name' not found"),
         (["run", "data=table"], "data.label and data.path must be given, got nothing; add data.label=VALUE data.path=VALUE"),
         (["run", "privacy=1"], "privacy must be a section of settings"),
         (["run", "~privacy"], "privacy"),

@@ -17,7 +17,7 @@ import torch
 from teacher_student import ABSTAIN, HALTED, ArgumentError
 from teacher_student.app import compose, settings_from_config
 from teacher_student.monitoring.console import Display
-from teacher_student.pipeline import RunSettings, load_student, modes, query_rounds, run, stages, verify_folder
+from teacher_student.pipeline import RunSettings, load_student, modes, run, stages, verify_folder
 from teacher_student.pipeline.settings import Estimator
 from teacher_student.student import NoisyArgmaxLikelihood, fit_student, predict_probabilities
 
@@ -27,6 +27,10 @@ pytestmark = pytest.mark.usefixtures("no_pictures")
 def settings(*overrides: str) -> RunSettings:
     base = ["experiment=blobs", "data.num_private=3000", "data.num_public=400", "student.settings.epochs=20", "baselines=false"]
     return settings_from_config(compose("run", [*base, *overrides]))
+
+
+QUICK = ("teachers.training.steps=40", "student.settings.epochs=3", "logger=none")
+"""For tests of what is kept and what is refused, whatever the student has learned."""
 
 
 @pytest.fixture(scope="module")
@@ -136,9 +140,9 @@ def test_killed_run_goes_on_and_answers_nothing_twice(stage, tmp_path, monkeypat
 
     monkeypatch.setattr(home, stage, kill)
     with pytest.raises(KilledError):
-        run(settings(), path)
+        run(settings(*QUICK), path)
     monkeypatch.setattr(home, stage, whole)
-    result = run(settings(), path)
+    result = run(settings(*QUICK), path)
     if stage == "release_labels":
         assert np.array_equal(seen["result"].labels, result.release.labels)
     if stage == "teach_student":
@@ -149,7 +153,7 @@ def test_killed_run_goes_on_and_answers_nothing_twice(stage, tmp_path, monkeypat
 
 
 def test_labels_cut_off_half_way_keep_their_answers(tmp_path, monkeypatch):
-    monkeypatch.setattr(query_rounds, "QUERIES_PER_ANSWER", 150)
+    monkeypatch.setattr(modes, "QUERIES_PER_ANSWER", 150)
     answered = []
     original = modes.LabelSession.answer
 
@@ -161,9 +165,9 @@ def test_labels_cut_off_half_way_keep_their_answers(tmp_path, monkeypatch):
 
     monkeypatch.setattr(modes.LabelSession, "answer", answer)
     with pytest.raises(KeyboardInterrupt):
-        run(settings(), tmp_path / "run")
+        run(settings(*QUICK), tmp_path / "run")
     monkeypatch.setattr(modes.LabelSession, "answer", original)
-    result = run(settings(), tmp_path / "run")
+    result = run(settings(*QUICK), tmp_path / "run")
     assert np.array_equal(result.release.labels[:300], np.concatenate(answered))
     assert (result.release.labels == ABSTAIN).sum() <= 10
 
@@ -179,7 +183,7 @@ def test_refused_runs_write_nothing(tmp_path):
 
 def test_different_noise_same_everything_else(finished, tmp_path):
     """Two runs of one seed differ in shards and noise alone: neither is seeded by the experiment."""
-    one, two = finished, run(settings(), tmp_path / "two")
+    one, two = finished, run(settings(*QUICK), tmp_path / "two")
     keys = [json.loads((result.folder.private / "shards.json").read_text())["key"] for result in (one, two)]
     assert keys[0] != keys[1]
     assert one.release.certificate.parameters == two.release.certificate.parameters
@@ -299,10 +303,10 @@ def test_students_between_rounds_know_the_noise_as_well(tmp_path, monkeypatch):
         seen.append(settings.label_noise)
         return fit_student(network, features, targets, settings, **options)
 
-    monkeypatch.setattr(query_rounds, "fit_student", fit)
+    monkeypatch.setattr(stages, "fit_student", fit)
     small = ["queries.order=uncertain", "queries.rounds=2", "queries.total=40", "logger=none", "student.settings.epochs=2"]
     done = run(settings("mechanism=gnmax", "student.settings.label_noise=mechanism", *small), tmp_path / "run")
-    assert seen == [done.student.noise]
+    assert seen == [done.student.noise] * 2
 
 
 @pytest.mark.parametrize(
