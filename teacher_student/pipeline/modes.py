@@ -49,12 +49,12 @@ from teacher_student.student import (
     Student,
     StudentSettings,
     Targets,
+    VoteStep,
     next_points,
     predict_probabilities,
     resample,
     targets_from_labels,
     targets_from_scores,
-    VoteStep,
 )
 from teacher_student.teachers import LearnerEnsemble, TeacherEnsemble, predict_class_scores, predict_scores
 from teacher_student.teachers.nearest import nearest_points
