@@ -43,7 +43,7 @@ from teacher_student.pipeline.rounds import silent
 from teacher_student.pipeline.runner import ask_teachers
 from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Run
-from teacher_student.teachers.trainer import quiet
+from teacher_student.teachers.trainer import silence_lightning
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 COMMON = ("privacy.delta=1e-5", "baselines=false", "logger=none", "budget.ledger=null")
@@ -218,7 +218,7 @@ def one_split(table: str, methods: tuple[Method, ...], epsilons: tuple[float, ..
 
 def _cells(table: str, methods: tuple[Method, ...], epsilons: tuple[float, ...], split: int) -> Iterator[dict[str, Any]]:
     asked: dict[tuple[int | str, ...], Asked] = {}
-    with quiet(), tempfile.TemporaryDirectory() as place:
+    with silence_lightning(), tempfile.TemporaryDirectory() as place:
         for method, epsilon in itertools.product(methods, epsilons):
             settings, teachers = settings_of(method, epsilon, split), (method.owned, *method.teachers_at(epsilon))
             if teachers not in asked:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,14 @@ _NONE: dict[str, Any] = {
     "pixels": lambda _: np.zeros((2, 2, 3), np.uint8),
 }
 """In place of what `teacher_student.monitoring.plots` has under these names."""
+
+
+@contextlib.contextmanager
+def small_reports() -> Iterator[None]:
+    """Make reports small within the block, such as a fixture that a module shares."""
+    with pytest.MonkeyPatch.context() as patch:
+        report_little(patch)
+        yield
 
 
 def report_little(patch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from teacher_student.pipeline.stages import Run
 from teacher_student.planning.preflight import suggestion
 from teacher_student.privacy import Certificate
 from teacher_student.student import Student
-from teacher_student.teachers.trainer import quiet
+from teacher_student.teachers.trainer import silence_lightning
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ def run(settings: RunSettings, path: Path, display: Display | None = None) -> Ru
         StoppedRunError: a full disk or a damaged file; started again in the same folder, the run continues.
     """
     display = display or Display("quiet")
-    with quiet(), resumable(path):
+    with silence_lightning(), resumable(path):
         with launch(settings.trainer, functools.partial(_help, settings, path)) as ranks:
             asked = ask_teachers(settings, path, display if ranks.first else Display("quiet"), ranks)
         return None if asked is None else _teach(asked, display)
@@ -83,7 +83,7 @@ def run(settings: RunSettings, path: Path, display: Display | None = None) -> Ru
 
 def _help(settings: RunSettings, path: Path, ranks: Ranks) -> None:
     """Entry point of a process that the first one started."""
-    with quiet():
+    with silence_lightning():
         ask_teachers(settings, path, Display("quiet"), ranks)
 
 

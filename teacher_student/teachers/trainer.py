@@ -79,7 +79,7 @@ def build_trainer(
     chosen["strategy"] = _strategy(chosen)
     wrong = (MisconfigurationException, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
     try:
-        with quiet():
+        with silence_lightning():
             return lightning.Trainer(
                 max_epochs=1,
                 logger=logger if logger is not None else False,
@@ -174,7 +174,7 @@ class TeacherProgress(lightning.Callback):
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def silence_lightning() -> Iterator[None]:
     """Silence Lightning's remarks on loaders and devices, which mean nothing for chunks; errors still pass."""
     names = ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero")
     loggers = [logging.getLogger(name) for name in names]

@@ -14,6 +14,7 @@ from teacher_student.monitoring.console import Display
 from teacher_student.pipeline import RunSettings, diagnostics, run, runner, stages, verify_folder
 from teacher_student.pipeline.folder import PUBLISHED
 
+from ..pictures import small_reports
 from .test_public_sizes import PRIVATE
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -48,7 +49,8 @@ CHANGES = {
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory):
-    return run(settings(), tmp_path_factory.mktemp("runs") / "two")
+    with small_reports():
+        return run(settings(), tmp_path_factory.mktemp("runs") / "two")
 
 
 @pytest.mark.parametrize("name", CHANGES)

@@ -17,6 +17,7 @@ from teacher_student.pipeline.rounds import residual_weights
 from teacher_student.student import Standardized
 from teacher_student.teachers import MLP
 
+from ..pictures import small_reports
 from .killed_rounds import keeps_answers
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -30,7 +31,8 @@ def settings(*overrides: str) -> RunSettings:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    return run(settings("boosting.rounds=2", "data.num_classes=2"), tmp_path_factory.mktemp("runs") / "one")
+    with small_reports():
+        return run(settings("boosting.rounds=2", "data.num_classes=2"), tmp_path_factory.mktemp("runs") / "one")
 
 
 def test_one_round_of_three_classes(tmp_path):

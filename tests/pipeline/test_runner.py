@@ -21,6 +21,8 @@ from teacher_student.pipeline import RunSettings, load_student, modes, run, stag
 from teacher_student.pipeline.settings import Estimator
 from teacher_student.student import NoisyArgmaxLikelihood, fit_student, predict_probabilities
 
+from ..pictures import small_reports
+
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
@@ -35,8 +37,8 @@ QUICK = ("teachers.training.steps=40", "student.settings.epochs=3", "logger=none
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    path = tmp_path_factory.mktemp("runs") / "one"
-    return run(settings("baselines=true"), path)
+    with small_reports():
+        return run(settings("baselines=true"), tmp_path_factory.mktemp("runs") / "one")
 
 
 def test_folder_is_as_designed(finished):

@@ -10,6 +10,7 @@ from teacher_student import ArgumentError, ScoreRelease
 from teacher_student.app import compose, settings_from_config
 from teacher_student.pipeline import RunSettings, load_student, run, verify_folder
 
+from ..pictures import small_reports
 from .killed_rounds import keeps_answers
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -26,7 +27,8 @@ def settings(*overrides: str) -> RunSettings:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    return run(settings("boosting.rounds=2", "queries.total=250"), tmp_path_factory.mktemp("runs") / "one")
+    with small_reports():
+        return run(settings("boosting.rounds=2", "queries.total=250"), tmp_path_factory.mktemp("runs") / "one")
 
 
 def test_rounds_of_three_classes(finished):

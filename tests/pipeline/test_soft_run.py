@@ -17,6 +17,8 @@ from teacher_student.pipeline import RunSettings, load_student, modes, rounds, r
 from teacher_student.pipeline.folder import growing_array
 from teacher_student.student import predict_probabilities
 
+from ..pictures import small_reports
+
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
 FIGURES = {"accuracy", "brier score", "calibration error", "AUC"}
@@ -32,7 +34,8 @@ QUICK = ("teachers.training.steps=40", "student.settings.epochs=3", "logger=none
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    return run(settings("baselines=true"), tmp_path_factory.mktemp("runs") / "one")
+    with small_reports():
+        return run(settings("baselines=true"), tmp_path_factory.mktemp("runs") / "one")
 
 
 def test_folder_is_as_designed(finished):
