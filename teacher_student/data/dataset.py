@@ -1,10 +1,10 @@
 """What a run needs to know about its data: private records, public points to label, points to evaluate on.
 
-What is checked, and what is not. A run that stops, or warns, because of what one private record holds tells that this record is
-there. So the schema of private arrays is checked (their dimensions, the shape of a row, the type of all entries, one entry per
-record), and no entry: features may be any numbers including NaN and infinity, ids may be missing or repeat, and a label that is
-not in the public class list becomes `UNUSABLE`. A record with such a label lies in no shard, and nothing else changes. There may
-be no record at all. No message about private arrays says how many records there are.
+A run that stops or warns because of what one private record holds reveals that this record is there. Only the schema of private
+arrays is therefore checked: their dimensions, the shape of a row, the type of all entries, one entry per record. No entry is:
+features may be any numbers including NaN and infinity, ids may be missing or repeat, and a label that is not in the public class
+list becomes `UNUSABLE`, which puts the record into no shard and changes nothing else. There may be no record at all. No message
+about private arrays says how many records there are.
 
 Public features and a public evaluation set are checked in full. A private evaluation set (`evaluation_public=False`) loses the
 records that cannot be used.
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from teacher_student.data.encodings import RowEncoding
 
 UNUSABLE = -1
-"""Label of a private record whose own is not in the public class list, or is missing."""
+"""Label of a private record whose own label is missing or not in the public class list."""
 
 _ROWS = 2**16
-"""Rows that are checked at a time: public points may be an `np.memmap` that does not fit into memory."""
+"""Rows that are checked at a time: public points may be an `np.memmap` larger than memory."""
 
 Features = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
@@ -42,9 +42,9 @@ class PrivateDataset:
     """Private records beside public points; plain NumPy arrays. Invalid input raises `ArgumentError`.
 
     Attributes:
-        name: of the data, for reports.
+        name: name of the data, for reports.
         num_classes: length of the public class list.
-        class_names: (num_classes,) text; the order is the tie order.
+        class_names: (num_classes,) text, in tie order.
         private_features: (n, ...) float32; NaN allowed, and n = 0.
         private_labels: (n,) int64 in [0, num_classes), or `UNUSABLE`, which any other integer becomes.
         private_ids: (n,) integers or text stored with the records, or None. Records of one id share a shard.
@@ -52,23 +52,23 @@ class PrivateDataset:
         evaluation_features: (e, ...) float32, finite, or None.
         evaluation_labels: (e,) int64, or None.
         feature_names: names of the columns of two-dimensional features, or None.
-        private_users: (n,) the owner of each record, or None. With users the guarantee protects all records of a user.
+        private_users: (n,) the owner of each record, or None. With users, all records of a user are protected together.
         neighbours: "add_remove" (the default when there are ids or users), "replace_one" (the default, and the only choice,
             without) or "label_only".
-        evaluation_public: False if figures computed on the evaluation set must stay private. Records that cannot be used (numbers
-            that are not finite, an unknown label) are then left out, all of them if need be; in a public one they are refused.
+        evaluation_public: False if figures computed on the evaluation set must stay private. Unusable records (a number that is
+            not finite, an unknown label) are then left out, all of them if need be; in a public set they are refused.
         ids_name_labels: True if another label would give a record another id (a path below a class folder). A changed label then
             moves two shards, so only `add_remove` is possible.
-        student_public_features: (m, ...) float32, what the student sees of the public points; by default `public_features`. Being
-            public, they may be richer than what small teachers can learn from.
-        student_evaluation_features: (e, ...) float32, likewise; by default `evaluation_features`.
+        student_public_features: (m, ...) float32, the public points as the student sees them, which may be richer than what small
+            teachers can learn from; by default `public_features`.
+        student_evaluation_features: (e, ...) float32, the same of the evaluation set; by default `evaluation_features`.
         student_private_features: (n, ...) float32, the private records in the student's columns; by default `private_features`.
-            Each row from its own record and public values alone, as `private_features`: a student that corrects teachers weighs
-            records by them. The non-private model that a run is compared with learns from them too.
+            Each row comes from its own record and public values alone: boosting weighs records by them, and the non-private model
+            that a run is compared with learns from them.
         student_feature_names: names of the student's columns, or None; by default `feature_names`.
-        student_encoding: from raw rows to the student's features, or None. Public, and published with the student: nothing in it
-            may have been computed from private records.
-        private_notes: lines for whoever keeps the private data, such as ids that a public table repeats. Private.
+        student_encoding: from raw rows to the student's features, or None. It is published with the student: nothing in it may
+            have been computed from private records.
+        private_notes: private lines for the data holder, such as ids that a public table repeats.
     """
 
     name: str
@@ -154,10 +154,8 @@ class PrivateDataset:
 
     def _check_student(self) -> None:
         if self.student_public_features is None and self.student_evaluation_features is None:
-            self._set("student_public_features", self.public_features)
-            self._set("student_evaluation_features", self.evaluation_features)
-            self._set("student_private_features", self.private_features)
-            self._set("student_feature_names", self.feature_names)
+            for name in ("public_features", "evaluation_features", "private_features", "feature_names"):
+                self._set(f"student_{name}", getattr(self, name))
             return
         if self.student_public_features is None or (self.student_evaluation_features is None) != (
             self.evaluation_features is None
@@ -230,9 +228,9 @@ class PrivateDataset:
     def label_private(self, public_rows: npt.NDArray[np.int64]) -> PrivateDataset:
         """Return the same records with public features: those of `public_rows`, stripped of their labels, become the queries.
 
-        The neighbours are then `label_only`: features, n and order are public, one label changes. A queried record still
-        trains its one teacher, so one label still moves at most one vote per query. Where the student's columns are richer than
-        the teachers', it keeps them, if `student_private_features` are there.
+        The neighbours are then `label_only`: features, n and order are public, one label changes. A queried record still trains
+        its one teacher, so one label still moves at most one vote per query. The student keeps columns of its own if
+        `student_private_features` are there.
         """
         rows = np.asarray(public_rows)
         if rows.ndim != 1 or rows.dtype.kind not in "iu" or rows.size == 0:
@@ -240,27 +238,18 @@ class PrivateDataset:
         last = len(self.private_features) - 1
         if rows.min() < 0 or rows.max() > last:
             raise ArgumentError(f"public_rows must lie between 0 and {last}, got {rows.min()} to {rows.max()}")
-        richer = self.student_private_features
-        return dataclasses.replace(
-            self,
-            public_features=self.private_features[rows],
-            neighbours="label_only",
-            student_public_features=None if richer is None else richer[rows],
-            student_evaluation_features=None if richer is None else self.student_evaluation_features,
-            student_feature_names=None if richer is None else self.student_feature_names,
-            student_encoding=None if richer is None else self.student_encoding,
-        )
+        own = self.student_private_features
+        lost = dict.fromkeys(("public_features", "evaluation_features", "feature_names", "encoding"))
+        student = {"public_features": own[rows]} if own is not None else lost
+        changed: dict[str, Any] = {f"student_{name}": value for name, value in student.items()}
+        return dataclasses.replace(self, public_features=self.private_features[rows], neighbours="label_only", **changed)
 
 
 def evaluation_is_public(evaluation: object, said: bool | None) -> bool:
-    """Return whether figures on somebody's own evaluation set may be published: that must be said, and is not assumed.
-
-    Args:
-        evaluation: the set, or None for none.
-        said: true, false, or None where nothing was said.
+    """Return whether figures on a user's own evaluation set may be published, which is never assumed.
 
     Raises:
-        ArgumentError: there is an evaluation set and nothing was said of it.
+        ArgumentError: there is an evaluation set, and `said` is None.
     """
     if said is None and evaluation is not None:
         raise ArgumentError(
@@ -312,7 +301,7 @@ def _features(name: str, value: object) -> Features:
 
 
 def _numbers(name: str, value: object) -> npt.NDArray[Any]:
-    """Return an array of numbers. Lists whose rows differ are no array: making one is the caller's part, not a record's."""
+    """Return an array of numbers. Lists whose rows differ in shape are refused: the caller makes arrays, not a record."""
     try:
         array = np.asarray(value)
     except ValueError as error:

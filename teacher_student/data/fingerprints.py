@@ -1,10 +1,10 @@
-"""Are these the same data? Of private records that can be told to whoever keeps them, and to nobody else.
+"""Are these the same data? The answer about private records is for the data holder alone.
 
-Keyed fingerprints: the same table under another name or encoding has one in common. They tell the keeper of a ledger that records
-were charged before. They are private, key and all, and neither refuse nor publish anything (see
-`teacher_student.aggregation.ledger`). A table that shares only some records with another is not recognised.
+Keyed fingerprints tell the data holder that a ledger has charged these records before, under another name or encoding. They are
+private, like their key, and neither refuse nor publish anything (see `teacher_student.aggregation.ledger`). A table that shares
+only some records with another is not recognised.
 
-Files: the private table given as a public one is refused. Records that two tables share are counted for the keeper alone.
+The private file given as a public one is refused. Records that two tables share are counted for the data holder alone.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def fingerprint_records(dataset: PrivateDataset, key: bytes) -> tuple[str, ...]:
         key: 1 to 64 secret bytes.
 
     Returns:
-        hexadecimal: of features with labels, and where there are ids also of ids with labels, which no encoding changes.
+        Hexadecimal: one of features with labels and, if there are ids, one of ids with labels, which no encoding changes.
 
     Raises:
-        ArgumentError: a key that is none.
+        ArgumentError: a key of another type or length.
     """
     if not isinstance(key, bytes) or not 1 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
         raise ArgumentError(f"key must be 1 to {hashlib.blake2b.MAX_KEY_SIZE} bytes, got something else")
@@ -59,18 +59,17 @@ def _fingerprint(parts: Iterable[bytes], labels: np.ndarray[tuple[int], np.dtype
 
 
 def refuse_private_file(private: Path, others: Mapping[str, Path | None], private_too: Container[str] = ()) -> None:
-    """Refuse other files that are the private one: the same file by path or by a link, or a copy of it that is called public.
+    """Refuse another file that is the private one: the same file by path or link, or a copy of it that is called public.
 
-    Whether two paths lead to one file does not depend on any record. Whether a public file is a copy of the private one depends
-    on all records at once, and is refused all the same: public files are constants, and the guarantee covers private files that
-    differ from every one of them. For any two such files the check says the same. Whoever hands in a copy as public has published
-    every record, so nothing is left to protect. A file that shares all records but one is not refused (see `private_remarks`).
-    Two private files are not compared with each other.
+    Whether two paths lead to one file does not depend on any record. Whether a public file is a copy of the private one does, on
+    all records at once. It is refused all the same: public files are constants, the guarantee covers private files that differ
+    from each of them, and for any two of those the check says the same. Whoever hands in a copy as public has published every
+    record. A file that shares all records but one is not refused (see `private_remarks`). Two private files are not compared.
 
     Args:
-        private: a file that is there.
+        private: an existing file.
         others: files by their arguments' names; None for one that is not given.
-        private_too: names of those that are not called public.
+        private_too: names of those that are private as well.
 
     Raises:
         ArgumentError: one of them is the private file or a copy of it.
@@ -90,9 +89,9 @@ def _digest(path: Path) -> bytes:
 
 
 def private_remarks(dataset: PrivateDataset) -> tuple[str, ...]:
-    """Return lines for whoever keeps the private data: records without a usable label, ids that repeat, rows that are public too.
+    """Return lines for the data holder: records without a usable label, ids that repeat, rows that are public too.
 
-    Private, like the counts in them: nothing that anybody else sees may depend on them.
+    The lines and their counts are private: nothing that anybody else sees may depend on them.
     """
     lines = list(dataset.private_notes)
     if not len(dataset.private_labels):

@@ -1,10 +1,10 @@
 """Record ids: integers or text, compared and encoded without ambiguity.
 
-The id decides which shard, and so which teacher, sees a record. `1` and `"1"` are two ids; so are `"é"` written with one code
-point and with two. Text is not normalised or stripped.
+The id decides which shard, and therefore which teacher, sees a record. `1` and `"1"` are two ids, and so are `"é"` written with
+one code point and with two. Text is not normalised or stripped.
 
-An id is one cell of a private record, so no id is refused: an id that is neither an integer nor text becomes one, by itself. A
-missing id is empty text. Records of one id share a shard, and so one vote, as the records of one user do: ids may repeat.
+An id is a cell of a private record, so none is refused: one that is neither an integer nor text becomes one of them by itself,
+and a missing one is empty text. Ids may repeat: records of one id share a shard and one vote, as the records of one user do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from teacher_student.arguments import ArgumentError
 Identifier = int | str
 
 MISSING = ""
-"""The id of all records without one."""
+"""The id of records without one."""
 
 _AS_TEXT = (bytes, np.bool_, bool, datetime.date, datetime.time, decimal.Decimal, uuid.UUID, np.datetime64)
 _MOST_BITS = 2_000

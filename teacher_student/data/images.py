@@ -237,7 +237,11 @@ def load_image_folder(
         # In the order of the classes a changed label would move other records.
         order = sorted(range(len(paths)), key=lambda place: (paths[place], images[place].tobytes()))
         images, labels, paths = [images[i] for i in order], [labels[i] for i in order], [paths[i] for i in order]
-    queries = images if public is None else _public_images(public, side, colour)
+    queries = images
+    if public is not None:
+        found = (_read("public", path, side, colour) for path in _image_paths(_folder("public", public)))
+        if not (queries := [pixels for pixels in found if pixels is not None]):
+            raise ArgumentError(f"public must hold at least one image, got none in {public}")
     held_out = None
     if evaluation is not None:
         with contextlib.nullcontext() if evaluation_public else _silence():
@@ -307,13 +311,6 @@ def _refuse_copy(argument: str, private: list[Pixels], public: list[Pixels]) -> 
         raise ArgumentError(f"{argument} must hold other images than private, got a copy of them: they are private")
 
 
-def _public_images(public: str | Path, size: int, colour: bool) -> list[Pixels]:
-    queries = [_read_public("public", path, size, colour) for path in _image_paths(_folder("public", public))]
-    if not queries:
-        raise ArgumentError(f"public must hold at least one image, got none in {public}")
-    return queries
-
-
 def _class_names(class_names: Sequence[str] | None, evaluation: object) -> tuple[str, ...]:
     if class_names is not None:
         return tuple(str(name) for name in listed("class_names", class_names))
@@ -339,12 +336,11 @@ def _image_paths(folder: Path) -> list[Path]:
 def _labelled(
     argument: str, folder: Path, names: tuple[str, ...], size: int, colour: bool
 ) -> tuple[list[Pixels], list[int], list[str]]:
-    """Pixels, labels and relative paths of all readable images below the class folders."""
+    """Return pixels, labels and relative paths of all readable images below the class folders."""
     images, labels, paths = [], [], []
     for label, name in enumerate(names):
         for path in _image_paths(folder / name):
-            pixels = _read(path, size, colour) if argument == "private" else _read_public(argument, path, size, colour)
-            if pixels is not None:
+            if (pixels := _read(argument, path, size, colour)) is not None:
                 images.append(pixels)
                 labels.append(label)
                 paths.append(path.relative_to(folder).as_posix())
@@ -353,15 +349,8 @@ def _labelled(
     return images, labels, paths
 
 
-def _read_public(argument: str, path: Path, size: int, colour: bool) -> Pixels:
-    pixels = _read(path, size, colour)
-    if pixels is None:
-        raise ArgumentError(f"{argument} must hold readable images, got {path}")
-    return pixels
-
-
-def _read(path: Path, size: int, colour: bool) -> Pixels | None:
-    """Return (channels, size, size) in 0..255, or None for a file that is no image."""
+def _read(argument: str, path: Path, size: int, colour: bool) -> Pixels | None:
+    """Return (channels, size, size) in 0..255. A file that is not an image is None if it is private, and refused otherwise."""
     from PIL import Image
 
     try:
@@ -369,7 +358,9 @@ def _read(path: Path, size: int, colour: bool) -> Pixels | None:
             warnings.simplefilter("ignore")
             with Image.open(path) as image:
                 resized = image.convert("RGB" if colour else "L").resize((size, size), Image.Resampling.BILINEAR)
-    except Exception:  # noqa: BLE001 - decoders raise what they like, and no private file may stop a run or show in a warning
+    except Exception as error:  # decoders raise what they like, and no private file may stop a run or show in a warning
+        if argument != "private":
+            raise ArgumentError(f"{argument} must hold readable images, got {path}") from error
         return None
     pixels = np.asarray(resized, dtype=np.uint8)
     return pixels.transpose(2, 0, 1) if colour else pixels[None]

@@ -1,7 +1,7 @@
-"""What is public of a dataset before anything is released.
+"""What is public of a data set before anything is released.
 
-Checks get this instead of the dataset: a refusal, its message and its exit code then cannot depend on a private record, nor on
-how many there are. Under `add_remove` the number of records is private, so no setting is compared with it.
+Checks get this instead of the data set, so that no refusal, message or exit code can depend on a private record or on the number
+of records. Under `add_remove` that number is private, and no setting is compared with it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ class PublicSizes:
     """Sizes and names, none of them computed from private records.
 
     Attributes:
-        name: of the data.
+        name: name of the data.
         num_classes: length of the public class list.
         num_points: number of public points.
-        record_shape: of one record as teachers see it.
-        feature_names: of the columns that teachers see, or None.
+        record_shape: shape of one record as teachers see it.
+        feature_names: names of the columns that teachers see, or None.
         neighbours: the relation that the data supports.
         has_ids: whether records have ids or users.
         ids_name_labels: whether another label would give a record another id.
-        student_sees_records: whether the records are there in the student's columns.
+        student_sees_records: whether the records are also given in the student's columns.
     """
 
     name: str

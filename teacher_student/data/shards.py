@@ -1,14 +1,14 @@
-"""Shards: which teacher sees which record, decided by a keyed hash of the record's id and by nothing else.
+"""Shards: which teacher sees which record. Only a keyed hash of the record's id decides.
 
     digest(id) = BLAKE2b(key, canonical bytes of the id), 128 bits: two unsigned 64-bit words
     shard      = first word mod num_shards            (bias below num_shards / 2^64)
     order within the shard: by the second word
 
-A record keeps its shard, and its shard keeps its order, whatever other records are added, removed or moved in the file. The
-contiguous, round-robin and shuffled splits do not have this property: there the removal of one record moves up to every shard,
-and the argument "one record, one teacher, one vote" is lost. Shards are uneven and may be empty; their sizes are private.
+A record keeps its shard, and its shard keeps its order, whatever other records are added, removed or moved in the file. With
+contiguous, round-robin or shuffled splits, the removal of one record may move all shards, and "one record, one teacher, one vote"
+no longer holds. Shards are uneven and may be empty; their sizes are private.
 
-The key is random by default and stays in the private manifest, so that nobody outside can say who shared a teacher.
+The key is random by default and stays in the private manifest, so that nobody outside can tell who shared a teacher.
 """
 
 from __future__ import annotations
@@ -91,13 +91,13 @@ class Shards:
         return len(self.offsets) - 1
 
     def of(self, shard: int) -> npt.NDArray[np.int64]:
-        """Return the positions of the records of one shard; empty for an empty shard."""
+        """Return the positions of the records of one shard."""
         if not 0 <= shard < self.num_shards:
             raise ArgumentError(f"shard must lie between 0 and {self.num_shards - 1}, got {shard}")
         return self.order[self.offsets[shard] : self.offsets[shard + 1]]
 
     def only(self, kept: npt.NDArray[np.bool_]) -> Shards:
-        """Return the shards without the records that are not `kept` (n,); all others stay in their shards, in their order."""
+        """Return the shards with the `kept` (n,) records alone, each in its shard and in its order."""
         there = kept[self.order]
         before = np.concatenate([[0], np.cumsum(there)]).astype(np.int64)
         return Shards(self.order[there], before[self.offsets])
@@ -121,7 +121,7 @@ def make_shards(ids: object, num_shards: int, key: bytes) -> Shards:
 
 @dataclass(frozen=True)
 class ShardManifest:
-    """How the shards were made: enough to make them again and to check them. Private, because it holds the key.
+    """Enough to make the shards again and to check them. Private, because it holds the key.
 
     Attributes:
         num_shards: k.
@@ -140,11 +140,11 @@ class ShardManifest:
     algorithm: str = ALGORITHM
 
     def __repr__(self) -> str:
-        """Without the key: representations end up in logs."""
+        """Leave out the key: representations end up in logs."""
         return f"ShardManifest(num_shards={self.num_shards}, unit={self.unit!r}, neighbours={self.neighbours!r})"
 
     def save(self, path: str | Path) -> None:
-        """Write JSON, readable by the owner only, whole and once: of two processes that try, one does, and both keys never mix.
+        """Write JSON that only the owner can read, whole and once: if two processes try, one of them succeeds.
 
         Raises:
             FileExistsError: there is a manifest already.

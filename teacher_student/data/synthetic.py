@@ -1,7 +1,7 @@
 """Small generated data for tests, demonstrations and experiments about the theorems.
 
 Every generator draws the private, the public and the evaluation points from one distribution, in separate random streams. The
-ids count from 0, and the first records do not depend on how many follow, so samples of growing size are nested.
+ids count from 0. The first records do not depend on how many follow, so samples of growing size are nested.
 """
 
 from __future__ import annotations

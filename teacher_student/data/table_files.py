@@ -1,13 +1,13 @@
 """Tables as columns: CSV and TSV files with the standard library, Parquet where pyarrow is installed, and rows in memory.
 
-A public table must be well-formed. A private one is refused only for what belongs to the whole file: that it can be opened, its
-header in the first line, Parquet's pages and schema. A record that cannot be read has no cells (None in every column); it keeps
-its place, and all other records are read as if it were sound.
+A public table must be well-formed. A private one is refused only for what belongs to the whole file: whether it can be opened,
+the header in its first line, Parquet's pages and schema. A record that cannot be read has no cells (None in every column). It
+keeps its place, and all other records are read as if it were sound.
 
-What is one record of a private CSV? A line; or several lines, if a quoted cell spans them, the quotes are closed as the format
-demands, and there are as many cells as in the header. So a record that a CSV writer wrote is one record whatever text it holds;
-and a line with an odd quote, another number of cells or a carriage return inside is one record without cells, not the end of the
-table. The one exception: two damaged lines whose odd quotes fit together, with nothing quoted in between, are read as one record.
+A record of a private CSV is a line, or several lines if a quoted cell spans them, the quotes are closed as the format demands,
+and there are as many cells as in the header. Whatever text a CSV writer put into a record, it is therefore one record; and a
+line with an odd quote, another number of cells or a carriage return inside is one record without cells, not the end of the
+table. One exception: two damaged lines whose odd quotes fit together, with nothing quoted in between, are read as one record.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def _lines(text: str) -> list[str]:
 
 
 class _Records:
-    """Records of a CSV's lines, one after the other; after a damaged one the reader can be put back to any line."""
+    """The records of a CSV's lines in turn; after a damaged one, `at` puts the reader back to any line."""
 
     def __init__(self, lines: list[str], delimiter: str, at: int = 0) -> None:
         self._lines, self.at = lines, at
@@ -198,7 +198,7 @@ class _Records:
         return self
 
     def __next__(self) -> str:
-        """Give the reader its next line."""
+        """Return the next line to the CSV reader."""
         if self.at >= len(self._lines):
             raise StopIteration
         self.at += 1
@@ -210,7 +210,7 @@ class _Records:
 
 
 def _header(argument: str, path: Path, lines: list[str], delimiter: str) -> tuple[list[str], _Records]:
-    """The header is the first line, so that no damaged header takes in records, which would then show in messages."""
+    """Return the names and the records. The header is one line, so that a damaged one takes in no record and shows none."""
     header = _Records(lines[:1], delimiter).take()
     if not header:
         raise ArgumentError(f"{argument} must have at least one record, and column names before it, got none in {path}")
@@ -273,7 +273,7 @@ def _parquet(path: Path, read: str) -> Any:
 
 
 def _read_parquet(argument: str, path: Path, private: bool) -> Columns:
-    """A column's type belongs to the whole file and not to a record: of a column of another type all cells count as they are."""
+    """Read all columns. A column's type belongs to the file, not to a record: cells of an unexpected type count as they are."""
     table = _parquet(path, "read_table")
     names = _distinct(argument, list(table.column_names))
     return {name: _cells(argument, name, table.column(place), private) for place, name in enumerate(names)}

@@ -28,13 +28,13 @@ def from_torch(
 
     Args:
         private: items are (features, label); the transforms must treat each record by itself. Features that cannot be read, or
-            have another shape than the public ones, are NaN; a record without an integer label has no teacher.
+            whose shape is not that of the public ones, are NaN; a record without an integer label has no teacher.
         public: items are features or (features, anything); the second part is not used.
         evaluation: as `private`, or None.
         class_names: the public class list.
         ids: (n,) ids stored with the records; None means `replace_one`, because a position is not an id.
         users: (n,) the owner of each record, or None.
-        evaluation_public: whether figures on the evaluation set may be published; must be said where there is one.
+        evaluation_public: whether figures on the evaluation set may be published; must be said if there is one.
         name: for reports.
 
     Raises:
@@ -42,7 +42,8 @@ def from_torch(
     """
     names = listed("class_names", class_names)
     evaluation_public = evaluation_is_public(evaluation, evaluation_public)
-    queries = _stack("public", [item[0] if isinstance(item, tuple | list) else item for item in _items(public)])
+    items = [public[index] for index in range(len(public))]
+    queries = _stack("public", [item[0] if isinstance(item, tuple | list) else item for item in items])
     features, labels = _private(private, queries.shape[1:])
     held_out: tuple[Features | None, Labels | None] = (None, None)
     if evaluation is not None:
@@ -62,12 +63,8 @@ def from_torch(
     )
 
 
-def _items(dataset: Any) -> list[Any]:
-    return [dataset[index] for index in range(len(dataset))]
-
-
 def _private(dataset: Any, shape: tuple[int, ...]) -> tuple[Features, Labels]:
-    """Features and labels of items that may be anything: none of them may stop the run or warn."""
+    """Return features and labels of items that may be anything: none of them may stop the run or warn."""
     number = len(dataset)
     features, labels = np.full((number, *shape), np.nan, dtype=np.float32), np.full(number, UNUSABLE, dtype=np.int64)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -76,15 +73,10 @@ def _private(dataset: Any, shape: tuple[int, ...]) -> tuple[Features, Labels]:
             with contextlib.suppress(Exception):
                 found, label = dataset[row]
                 labels[row] = int(label)
-                features[row] = _of_shape(np.asarray(found, dtype=np.float32), shape)
+                array = np.asarray(found, dtype=np.float32)
+                if array.shape == shape:  # assigning would broadcast another one
+                    features[row] = array
     return features, labels
-
-
-def _of_shape(array: Features, shape: tuple[int, ...]) -> Features:
-    """Refuse what assigning would broadcast."""
-    if array.shape != shape:
-        raise ValueError
-    return array
 
 
 def _stack(argument: str, rows: list[Any]) -> Features:
@@ -95,7 +87,7 @@ def _stack(argument: str, rows: list[Any]) -> Features:
 
 
 def _labelled(argument: str, dataset: Any) -> tuple[Features, Labels]:
-    items = _items(dataset)
+    items = [dataset[index] for index in range(len(dataset))]
     if not all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
         raise ArgumentError(f"{argument} must yield pairs (features, label), got other items")
     try:
