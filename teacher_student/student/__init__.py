@@ -1,4 +1,4 @@
-"""The student: learns from released labels on public points alone, so that whatever it becomes may be published.
+"""The student: learns from released labels on public points alone, so that it may be published.
 
 Everything here is post-processing of a release (Algorithm A_Priv, "Model-Agnostic Private Learning via Stability", section 5.2);
 nothing in this room sees a record, a vote or a gap.

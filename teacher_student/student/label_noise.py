@@ -64,7 +64,7 @@ def symmetric_noise(rate: float, num_classes: int) -> npt.NDArray[np.float32]:
     True
 
     Raises:
-        ArgumentError: a rate at which a label says nothing, or the opposite.
+        ArgumentError: a rate at which a label carries no information, or misleads.
     """
     most = 1 - 1 / num_classes
     if not 0 <= rate < most:

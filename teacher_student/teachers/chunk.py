@@ -166,7 +166,7 @@ class ChunkTrainer:
                 parameter.grad.add_(parameter * mine)
 
     def _gradients(self, packed: Sequence[Tensor], rows: Tensor, keys: Tensor) -> Tensor:
-        """Fill the gradients and return the losses; where that raises, do it for all teachers but those at fault.
+        """Fill the gradients and return the losses; if that raises, do it for all teachers but those at fault.
 
         Teachers at rest keep their places, so that every product has the same shape and all others get the same bits.
         """

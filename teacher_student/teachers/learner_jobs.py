@@ -145,7 +145,7 @@ def _probabilities(learner: Any, points: npt.NDArray[Any], num_classes: int) -> 
 
 
 def _asked(learner: Any, method: str, points: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
-    """Return what a learner says about points, None if it fails.
+    """Return a learner's predictions on points, None if it fails.
 
     It gets a copy of the points: a learner that scales them in place must not change what the next one sees.
     """

@@ -181,7 +181,7 @@ class TeacherEnsemble(lightning.LightningModule):
         return points.split(max(1, _SCORES_PER_PASS // (num_teachers * widest)))
 
     def teacher(self, index: int) -> torch.nn.Module:
-        """Return one teacher as a network of its own, for inspection. It is private, like everything it says."""
+        """Return one teacher as a network of its own, for inspection. Private, like its predictions."""
         network = self.network().to(self.settings.dtype)
         trained = self.store.get(index // self.chunk)
         network.load_state_dict({name: tensor[index % self.chunk] for name, tensor in trained.stack.items()})

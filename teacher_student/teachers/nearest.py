@@ -1,8 +1,8 @@
 """The public points on which a teacher votes, where each has few votes: those nearest to its own records.
 
-A teacher of a few records has seen a few classes and votes for one of them everywhere. Far from its records its vote says
-nothing, and it should abstain: `teacher_student.privacy.noisy_sums` says what `votes_per_teacher` saves. The choice of points
-is a function of the shard's own records and of public points alone, whatever the learner.
+A teacher of a few records has seen a few classes and votes for one of them everywhere. Far from its records its vote carries no
+information, and it should abstain (`teacher_student.privacy.noisy_sums` has the cost with `votes_per_teacher`). The choice of
+points is a function of the shard's own records and of public points alone, whatever the learner.
 
 Distances are sums over the columns in their order, each from correctly rounded products, so that the distances of a record have
 the same bits whatever records stand beside it (see `PublicProjection.apply`).

@@ -35,7 +35,7 @@ class ChunkRecords:
         starts: first row of every shard.
         sizes: rows of every shard; 0 for an empty one.
         shards: index of every shard, which is its teacher's index.
-        unusable: (teachers,) bool: no records, or labels that are no class. Such a teacher abstains.
+        unusable: (teachers,) bool: no records, or labels outside the classes. Such a teacher abstains.
         weights: (records + 1,) factors of the records' losses, or None for 1 each.
     """
 

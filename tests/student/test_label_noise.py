@@ -239,7 +239,7 @@ def test_a_student_that_knows_the_noise_finds_the_shares_and_broken_twins_do_not
         ("gaussian", 1e13, "scale"),
     ],
 )
-def test_what_is_no_noise_is_refused_in_one_line(law, scale, name):
+def test_other_laws_and_scales_are_refused_in_one_line(law, scale, name):
     with pytest.raises(ArgumentError, match=f"{name} must be"):
         NoisyArgmaxLikelihood(law, scale)
 

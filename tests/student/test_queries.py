@@ -1,4 +1,4 @@
-"""Which points to ask next: what each order chooses, from predictions and seeds alone."""
+"""Active queries: the choice of each order, from predictions and seeds alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a teacher's code raises, draws, prints or changes stays with that teacher, in every engine and in worker processes."""
+"""Errors, draws, output and changes of a teacher's code stay with that teacher, in every engine and in worker processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a GPU decides, tried without one where it can be. With one, `uv run pytest -m gpu -rP tests` runs all that needs it."""
+"""Teachers on a GPU, and their chunk sizes without one. With one, `uv run pytest -m gpu -rP tests` runs all that need it."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class KilledError(Exception):
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=needs_gpu) for name in ("MLP", "MLP vmap", "CNN")])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_a_killed_training_goes_on_on_a_gpu(name, optimizer, tmp_path, monkeypatch):
+def test_a_killed_training_resumes_on_a_gpu(name, optimizer, tmp_path, monkeypatch):
     monkeypatch.setattr("teacher_student.teachers.chunk._ROWS_PER_WINDOW", 2 * 5 * 3)
     parts, settings = parts_of(name), settings_of(name, optimizer=optimizer)
     whole = on_gpu(name, parts, settings)

@@ -1,4 +1,4 @@
-"""What teachers say: probabilities for soft labels, class scores of all kinds of teachers, with the abstentions of the votes."""
+"""Predictions of teachers: probabilities for soft labels and class scores, with the same abstentions as the votes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would couple teachers, and what is wrong, is refused in one line."""
+"""Settings and options that would couple teachers, and wrong input, are refused in one line."""
 
 from __future__ import annotations
 

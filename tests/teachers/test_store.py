@@ -1,4 +1,4 @@
-"""Kept teachers: kill and resume, load, refuse what does not belong."""
+"""Kept teachers: kill and resume, load, refuse other trainings and damaged files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def killed_after(chunks, total=K):
     return report
 
 
-def test_a_killed_training_goes_on_and_ends_the_same(tmp_path):
+def test_a_killed_training_resumes_and_ends_the_same(tmp_path):
     whole = train_teachers(*made(), NETWORK, SETTINGS)
     with pytest.raises(KilledError):
         train_teachers(*made(), NETWORK, SETTINGS, checkpoint_dir=tmp_path, report=killed_after(2))
@@ -75,7 +75,7 @@ def same(one, other):
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("engine", ["batched", "vmap"])
-def test_a_training_killed_between_two_steps_goes_on_and_ends_the_same(tmp_path, monkeypatch, engine, optimizer):
+def test_a_training_killed_between_two_steps_resumes_and_ends_the_same(tmp_path, monkeypatch, engine, optimizer):
     monkeypatch.setattr("teacher_student.teachers.chunk._ROWS_PER_WINDOW", 2 * 32 * 3)
     settings = TrainingSettings(steps=10, chunk=2, schedule="cosine", engine=engine, **OPTIMIZERS[optimizer])
     network = partial(MLP, D, C, (5,), dropout=0.3)
@@ -99,7 +99,7 @@ def test_a_training_killed_between_two_steps_goes_on_and_ends_the_same(tmp_path,
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_teachers_trained_one_after_the_other_go_on_and_end_the_same(tmp_path, optimizer):
+def test_teachers_trained_one_after_the_other_resume_and_end_the_same(tmp_path, optimizer):
     settings = TrainingSettings(steps=10, engine="sequential", warmup_steps=3, **OPTIMIZERS[optimizer])
     network = partial(MLP, D, C, (5,), dropout=0.3)
     whole = train_teachers(*made(), network, settings)
@@ -168,7 +168,7 @@ def test_teachers_of_another_training_are_refused(tmp_path, change, named):
         )
 
 
-def test_damage_is_said_in_one_line(tmp_path):
+def test_damage_is_reported_in_one_line(tmp_path):
     with pytest.raises(ArgumentError, match="must hold trained teachers"):
         load_teachers(tmp_path, NETWORK)
     train_teachers(*made(), NETWORK, SETTINGS, checkpoint_dir=tmp_path)

@@ -99,7 +99,7 @@ class Method:
 
         Args:
             targets: what was released.
-            probabilities: (num_queries, num_classes), what the student of this fit says.
+            probabilities: (num_queries, num_classes), the predictions of this fit.
             noise: of the released labels.
             weight: of a point without a released label, beside 1 for those with one.
         """

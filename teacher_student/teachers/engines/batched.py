@@ -42,7 +42,7 @@ def linear_layers(network: nn.Module) -> list[tuple[str, nn.Module]] | None:
 
 
 def has_hooks(network: nn.Module) -> bool:
-    """Whether anything else runs when the network does."""
+    """Whether the network has hooks, which its layers alone do not show."""
     return any(module._forward_hooks or module._forward_pre_hooks for module in network.modules())
 
 
