@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,9 +37,9 @@ def with_records(chosen: RunSettings, change) -> RunSettings:
     return dataclasses.replace(chosen, data=lambda: changed)
 
 
-def said(capsys) -> str:
-    """What was printed, without numbers: times and answers differ between any two runs."""
-    return re.sub(r"[0-9][0-9.,e-]*|\s+|[─┌┐└┘]+", " ", capsys.readouterr().out.replace("one", "two"))
+def without_numbers(printed: str, path: Path) -> str:
+    """What a run in `path` printed, without numbers: times and answers differ between any two runs."""
+    return re.sub(r"[0-9][0-9.,e-]*|\s+|[─┌┐└┘]+", " ", printed.replace(str(path), "RUN"))
 
 
 CHANGES = {
@@ -49,17 +52,19 @@ CHANGES = {
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory):
-    with small_reports():
-        return run(settings(), tmp_path_factory.mktemp("runs") / "two")
+    """A finished run, and what it printed."""
+    printed, path = io.StringIO(), tmp_path_factory.mktemp("runs") / "usual"
+    with small_reports(), contextlib.redirect_stdout(printed):
+        done = run(settings(), path, Display("plain"))
+    return done, without_numbers(printed.getvalue(), path)
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_no_record_stops_a_run_or_shows_on_the_console(name, usual, tmp_path, capsys):
-    run(settings("mechanism=noisy_fraction"), tmp_path / "two", Display("plain"))
-    expected = said(capsys)
+    before, expected = usual
     done = run(with_records(settings(), CHANGES[name]), tmp_path / "one", Display("plain"))
-    assert said(capsys) == expected
-    files = [sorted(path.name for path in folder.rglob("*")) for folder in (done.folder.release, usual.folder.release)]
+    assert without_numbers(capsys.readouterr().out, tmp_path / "one") == expected
+    files = [sorted(path.name for path in folder.rglob("*")) for folder in (done.folder.release, before.folder.release)]
     assert files[0] == files[1]
     assert {"report.html", "student.safetensors"} <= set(files[0])
     assert done.folder.is_finished
@@ -68,7 +73,7 @@ def test_no_record_stops_a_run_or_shows_on_the_console(name, usual, tmp_path, ca
         assert "non-private model" in (done.folder.private / diagnostics.FAILURES).read_text()
 
 
-def test_diagnostics_that_fail_are_told_under_private_alone(usual, tmp_path, capsys, monkeypatch):
+def test_diagnostics_that_fail_are_told_under_private_alone(tmp_path, capsys, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("record 7 holds a secret")
 
@@ -84,9 +89,8 @@ def test_diagnostics_that_fail_are_told_under_private_alone(usual, tmp_path, cap
     assert not any(b"holds a secret" in path.read_bytes() for path in done.folder.release.rglob("*") if path.is_file())
 
 
-def test_private_figures_are_not_printed(usual, tmp_path, capsys):
-    done = run(settings(), tmp_path / "one", Display("plain"))
-    printed = capsys.readouterr().out
+def test_private_figures_are_not_printed(usual):
+    done, printed = usual
     assert "student accuracy" in printed
     for model in set(done.private_figures) - {"majority class"}:
         assert model not in printed
@@ -119,13 +123,13 @@ def test_a_release_that_is_cut_off_has_no_times_either(place, tmp_path, monkeypa
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runner, place, stop)
-    with pytest.raises(KeyboardInterrupt):
-        run(settings(), tmp_path / "one")
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, place, stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(settings(), tmp_path / "one")
     release = tmp_path / "one" / "release"
     assert (release / "fractions.csv").exists()
     assert times(release) == {PUBLISHED}
-    monkeypatch.undo()
     assert "recomputed epsilon" in verify_folder(run(settings("logger=none"), tmp_path / "one").folder.path)
 
 

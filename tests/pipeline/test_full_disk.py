@@ -44,9 +44,10 @@ def full(*_: object, **__: object) -> None:
 def test_a_full_disk_is_one_line_with_the_file_and_the_command(place, file, tmp_path, monkeypatch, capsys):
     path = tmp_path / "here"
     command = ["run", *SMALL.split(), *REST.split(), "logger.tensorboard=true", "console=quiet", f"run_folder={path}"]
-    monkeypatch.setattr(f"teacher_student.pipeline.{place}", full)
-    with pytest.raises(SystemExit) as stop:
-        dispatch(command)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"teacher_student.pipeline.{place}", full)
+        with pytest.raises(SystemExit) as stop:
+            dispatch(command)
     complaint = capsys.readouterr().err
     assert stop.value.code == 2
     assert len(complaint.strip().splitlines()) == 1
@@ -56,7 +57,6 @@ def test_a_full_disk_is_one_line_with_the_file_and_the_command(place, file, tmp_
     answers = path / "release" / "fractions.csv"
     before = answers.read_bytes() if answers.exists() else None
     assert (before is None) == (place == "folder.np.save")
-    monkeypatch.undo()
     dispatch(command)
     assert "recomputed epsilon" in verify_folder(path)
     assert before in (None, answers.read_bytes())
@@ -110,10 +110,10 @@ def test_a_run_on_a_disk_that_fills_up_continues_once_there_is_room(kilobytes, t
 @pytest.mark.parametrize("content", [b"", b"not an array", b"\x80\x04cos\nsystem\n"])
 def test_damaged_votes_are_one_line_that_says_what_to_delete(content, tmp_path, monkeypatch):
     path = tmp_path / "one"
-    monkeypatch.setattr("teacher_student.pipeline.runner._save_student", full)
-    with pytest.raises(StoppedRunError, match="No space left"):
-        run(settings(), path)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr("teacher_student.pipeline.runner._save_student", full)
+        with pytest.raises(StoppedRunError, match="No space left"):
+            run(settings(), path)
     votes, before = path / "private" / "votes" / "counts.npy", (path / "release" / "fractions.csv").read_bytes()
     votes.write_bytes(content)
     with pytest.raises(StoppedRunError, match=r"counts\.npy is damaged; delete this file, and it is made again") as stopped:
@@ -126,10 +126,10 @@ def test_damaged_votes_are_one_line_that_says_what_to_delete(content, tmp_path, 
 
 def test_a_damaged_manifest_of_shards_ends_the_run_in_one_line(tmp_path, monkeypatch):
     path = tmp_path / "one"
-    monkeypatch.setattr("teacher_student.pipeline.runner._save_student", full)
-    with pytest.raises(StoppedRunError):
-        run(settings(), path)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr("teacher_student.pipeline.runner._save_student", full)
+        with pytest.raises(StoppedRunError):
+            run(settings(), path)
     (path / "private" / "shards.json").write_text('{"num_shards": 60')
     with pytest.raises(ArgumentError, match=r"shards\.json is damaged, and its key cannot be made again; start a new run"):
         run(settings(), path)
