@@ -98,7 +98,7 @@ def _run_or_say_how_to_resume(config: DictConfig, sweep: bool) -> float | None:
     except (KeyboardInterrupt, SystemExit) as stop:  # Lightning turns the first into the second
         if not isinstance(stop.__context__ if isinstance(stop, SystemExit) else stop, KeyboardInterrupt):
             raise
-        lost = "nothing is lost and nothing is asked twice: to go on, run"
+        lost = "nothing is lost and nothing is asked twice: to continue, run"
         complain(f"interrupted; {lost} {again}" if folder.exists() else "interrupted before anything was written or spent")
         sys.exit(128 + signal.SIGINT)
     return result.accuracy if result is not None and result.evaluation.public else None  # a sweep shows what it compares

@@ -170,7 +170,7 @@ def verify(arguments: Sequence[str]) -> int:
 def ledger(arguments: Sequence[str]) -> int:
     """`teacher-student ledger [FILE] [--json]`: every session that was charged to each dataset, and what they cost together.
 
-    For the keeper of the data. Costs and totals may be published, as in certificates; names and times should not be. Noisy
+    For the owner of the data. Costs and totals may be published, as in certificates; names and times should not be. Noisy
     thresholds, votes, links and fingerprints are not shown (see `teacher_student.aggregation.ledger`).
 
         teacher-student ledger

@@ -1,4 +1,4 @@
-"""Evaluation, and diagnostics for the keeper alone: comparison models, single teachers, figures of votes.
+"""Evaluation, and diagnostics for the owner of the data alone: comparison models, single teachers, figures of votes.
 
 Diagnostics are made of private data without noise, after `release/` is complete. They cannot stop a run, and nothing that anybody
 else sees depends on them: not the console, not the exit code, no file outside `private/`. Failures go to `private/failures.txt`.
@@ -116,7 +116,7 @@ class Attempts:
 
 
 def write_notes(run: Run, account: Account | None) -> None:
-    """Write what the keeper should know of the private data before labels are paid for."""
+    """Write what the owner of the data should know before labels are paid for."""
     attempt = Attempts(run.folder.private / NOTES)
     notes = list(attempt("records", lambda: private_remarks(run.dataset)) or ())
     if account is not None:

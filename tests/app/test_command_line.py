@@ -1,4 +1,4 @@
-"""The command line: help in ten lines, one line and exit code 2 for every slip, nothing half-written."""
+"""The command line: help in ten lines, one line and exit code 2 for every mistake, nothing half-written."""
 
 from __future__ import annotations
 
@@ -144,7 +144,9 @@ def test_settings_of_privacy_are_refused_before_torch_is_imported():
     assert done.stderr.startswith("teacher-student: privacy.epsilon must be a number above 0")
 
 
-@pytest.mark.parametrize(("made", "says"), [(True, "to go on, run teacher-student run "), (False, "before anything was written")])
+@pytest.mark.parametrize(
+    ("made", "says"), [(True, "to continue, run teacher-student run "), (False, "before anything was written")]
+)
 def test_an_interrupted_run_says_in_one_line_how_to_go_on(made, says, tmp_path, monkeypatch, capsys):
     def interrupted(_, folder, __):
         if made:
@@ -164,7 +166,7 @@ def test_an_interrupted_run_says_in_one_line_how_to_go_on(made, says, tmp_path, 
     (line,) = capsys.readouterr().err.splitlines()
     assert says in line
     if made:
-        command = shlex.split(line.partition("to go on, run ")[2])
+        command = shlex.split(line.partition("to continue, run ")[2])
         assert command == ["teacher-student", "run", *FAST, "name=two words", "run_folder=first try"]
 
 

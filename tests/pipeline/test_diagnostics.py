@@ -1,4 +1,4 @@
-"""Private figures come after the release is complete: they can fail, and nobody but the keeper can tell."""
+"""Private figures come after the release is complete: they can fail, and only the owner of the data can tell."""
 
 from __future__ import annotations
 

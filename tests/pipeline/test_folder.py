@@ -1,4 +1,4 @@
-"""A run's folder: private is 0700, a cut-off run is taken up, anything else that exists is refused."""
+"""A run's folder: private is 0700, an interrupted run is resumed, anything else that exists is refused."""
 
 import dataclasses
 import os

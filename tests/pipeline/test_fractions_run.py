@@ -1,4 +1,4 @@
-"""The whole way with noisy fractions, and with rounds of teachers that correct the student."""
+"""Runs with noisy fractions, and with rounds of teachers that correct the student."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Server:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
 
     def run(self, name: str, **death: Any) -> bool:
-        """Run, or go on, in a folder; return whether it came to its end."""
+        """Start or resume a run in a folder; return whether it was completed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"folder": str(self.folder / name), **death}) + "\n")
@@ -156,7 +156,7 @@ def compare(server: Server, folder: Path, whole: Path, seen: list[list[int]]) ->
 
 
 def student_of(folder: Path) -> bytes:
-    """The published weights, which are taken away, so that a run that goes on must make them again."""
+    """The published weights, which are removed, so that a resumed run must make them again."""
     path = folder / "release" / "student.safetensors"
     weights = path.read_bytes()
     path.unlink()

@@ -107,7 +107,7 @@ def test_students_between_rounds_learn_in_one_process(monkeypatch):
 
 
 def test_no_further_round_after_the_halt(tmp_path):
-    """Nobody agrees, so the cutoff is spent within the first round; the others are not asked, nor when it is taken up again."""
+    """Nobody agrees, so the cutoff is spent within the first round; the others are not asked, not even after a restart."""
     chosen = settings("queries.order=uncertain", "queries.rounds=4", "privacy.cutoff=5")
     for _ in range(2):
         assert len(rounds_of(chosen, np.full((200, 3), 80), tmp_path / "session.sqlite")) == 50

@@ -1,4 +1,4 @@
-"""The whole way: a run's folder is as designed, resumes without new noise, and its student is what was published."""
+"""A whole run: its folder is as designed, it resumes without new noise, and its student is the published one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def settings(*overrides: str) -> RunSettings:
 
 
 QUICK = ("teachers.training.steps=40", "student.settings.epochs=3", "logger=none")
-"""For tests of what is kept and what is refused, whatever the student has learned."""
+"""For tests that need no good student."""
 
 
 @pytest.fixture(scope="module")

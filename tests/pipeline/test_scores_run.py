@@ -1,4 +1,4 @@
-"""The whole way with noisy scores: rounds that move an untrained student, any learner, kills, refusals."""
+"""Runs with noisy scores: rounds that move an untrained student, any learner, kills, refusals."""
 
 from __future__ import annotations
 

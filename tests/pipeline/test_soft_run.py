@@ -1,4 +1,4 @@
-"""The whole way with soft labels: the folder as designed, resumed without new noise, figures beside the non-private ones."""
+"""Runs with soft labels: the folder as designed, resumed without new noise, figures beside the non-private ones."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_half_written_scores_are_not_taken_for_whole(tmp_path):
     writing = growing_array(path, (4, 2), np.float32)
     writing.__enter__()[:2] = 1
     assert not path.exists()
-    assert not writing.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)  # the kill goes on its way
+    assert not writing.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)  # the exception passes
     assert not path.exists()
     with growing_array(path, (4, 2), np.float32) as table:
         table[:] = 2
