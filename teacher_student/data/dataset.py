@@ -140,7 +140,7 @@ class PrivateDataset:
         return _finite(name, value, shape) if self.evaluation_public else _of_shape(name, _private_features(name, value), shape)
 
     def _leave_out_unusable_evaluation(self) -> None:
-        """Of a private evaluation set keep the records that can be used; without any there is no evaluation set."""
+        """Keep the usable records of a private evaluation set; if there are none, there is no evaluation set."""
         if self.evaluation_features is None or self.evaluation_labels is None:
             return
         usable = self.evaluation_labels != UNUSABLE
@@ -284,7 +284,7 @@ def _private_features(name: str, value: object) -> Features:
 
 
 def _private_labels(name: str, value: object, rows: int, num_classes: int) -> Labels:
-    """Check the type and the dimensions; what is no class is `UNUSABLE`."""
+    """Check the type and the dimensions; a label that is not a class becomes `UNUSABLE`."""
     array = _class_indices(name, value)
     if array.ndim != 1:
         raise ArgumentError(f"{name} must have one dimension, got {array.ndim}")

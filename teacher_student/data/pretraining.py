@@ -1,7 +1,7 @@
 """A network to see private images through, trained on public ones: no download, half a minute on a CPU.
 
-Everything it was trained on is public: images and labels of a published data set of which the private records are no part. It
-therefore costs no privacy and may be published with the student.
+Everything it was trained on is public: images and labels of a published data set that shares no record with the private
+data. It therefore costs no privacy and may be published with the student.
 """
 
 from __future__ import annotations

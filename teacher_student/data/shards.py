@@ -47,7 +47,7 @@ def assign_shards(ids: object, num_shards: int, key: bytes) -> npt.NDArray[np.in
         (n,) int64 in [0, num_shards). Each entry depends on its own id, `num_shards` and `key` only.
 
     Raises:
-        ArgumentError: ids that are no list, a bad key, `num_shards` not positive.
+        ArgumentError: ids that are not a list, a bad key, `num_shards` not positive.
 
     >>> assign_shards([1, "1", 2], 1000, b"0123456789abcdef")
     array([591, 675, 497])
@@ -163,7 +163,7 @@ class ShardManifest:
         """Read what `save` wrote.
 
         Raises:
-            ArgumentError: a file that cannot be read, is no manifest, or names another algorithm.
+            ArgumentError: a file that cannot be read, is not a manifest, or names another algorithm.
         """
         try:
             manifest = cls(**json.loads(Path(path).read_text(encoding="utf-8")))

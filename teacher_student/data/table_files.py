@@ -229,7 +229,7 @@ def _public_rows(argument: str, records: _Records, width: int) -> list[list[str]
     while (row := records.take()) is not None:
         if row and len(row) != width:
             raise ArgumentError(f"{argument} must have {width} cells in every row, got {len(row)} in line {records.at}")
-        if row:  # a blank line is no record
+        if row:  # a blank line is not a record
             rows.append(row)
     return rows
 

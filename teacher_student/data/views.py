@@ -67,7 +67,7 @@ class View:
         """Return the data set as it is seen.
 
         Raises:
-            ArgumentError: settings that are no numbers, or that scale columns with names.
+            ArgumentError: settings that are not numbers, or that would scale columns with names.
         """
         mean, std = finite_number("mean", self.mean), positive_number("std", self.std)
         if not true_or_false("flatten", self.flatten) and (mean, std) == (0.0, 1.0):

@@ -18,7 +18,7 @@ from teacher_student.data import PrivateDataset, ShardManifest, Shards, assign_s
 from teacher_student.data.identifiers import canonical_identifiers
 
 KEY = b"0123456789abcdef"
-IDS = st.lists(st.one_of(st.integers(), st.text()), min_size=1, max_size=30, unique=True)
+IDS = st.lists(st.one_of(st.integers(), st.text()), min_size=1, max_size=12, unique=True)
 Assign = Callable[[list, int, bytes], np.ndarray]
 
 
