@@ -26,10 +26,11 @@ from teacher_student.monitoring.report import PrivateFacts, write_private_report
 from teacher_student.monitoring.tensorboard import write_private_events
 from teacher_student.pipeline.budget import recognise
 from teacher_student.pipeline.rounds import Mode
-from teacher_student.pipeline.stages import Run, Teachers, fit, one_process, votes_on
+from teacher_student.pipeline.stages import Run, Teachers, fit, one_process
 from teacher_student.student import Targets, predict_probabilities, targets_from_labels
 from teacher_student.student.evaluation import confusion_matrix
 from teacher_student.student.evaluation import evaluate as metrics_of
+from teacher_student.teachers import predict_votes
 
 FAILURES, NOTES = "failures.txt", "notes.txt"
 MEASURED = 500
@@ -179,12 +180,12 @@ class _Alone(NamedTuple):
 
 def _single_teachers(run: Run, teachers: Teachers) -> _Alone:
     dataset, options = run.dataset, one_process(run.settings.trainer)
-    votes = np.concatenate(list(votes_on(dataset.public_features[:MEASURED], teachers, options)))
+    votes = np.concatenate(list(predict_votes(teachers, dataset.public_features[:MEASURED], trainer_options=options)))
     abstains = np.asarray((votes < 0).all(axis=0))
     if dataset.evaluation_features is None or dataset.evaluation_labels is None or not run.settings.baselines:
         return _Alone(abstains, None)
     points, labels = dataset.evaluation_features[:MEASURED], dataset.evaluation_labels[:MEASURED]
-    votes = np.concatenate(list(votes_on(points, teachers, options)))
+    votes = np.concatenate(list(predict_votes(teachers, points, trainer_options=options)))
     return _Alone(abstains, np.asarray((votes == labels[:, None]).mean(axis=0)))
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ from teacher_student.student import (
     targets_from_labels,
     targets_from_scores,
 )
-from teacher_student.teachers import LearnerEnsemble, TeacherEnsemble, predict_class_scores, predict_scores
+from teacher_student.teachers import TeacherEnsemble, predict_class_scores, predict_scores
 from teacher_student.teachers.nearest import nearest_points
 
 
@@ -342,7 +341,7 @@ class MeanScores(Mode):
         points = run.dataset.public_features[: self.asked]
         sums, votes, done = empty_sums(len(points), classes), empty_sums(len(points), classes), 0
         weight = 1.0 if number else 1 - 1 / classes
-        for scores in self._class_scores(points, teachers):
+        for scores in predict_class_scores(teachers, points, trainer_options=self.settings.trainer):
             add_scores(sums, np.moveaxis(weight * scores, 0, 1), self.norm)
             for vector in scores if number == 0 else ():  # a vote for the class with the largest score; zeros abstain
                 votes[np.arange(len(votes)), vector.argmax(axis=1)] += vector.any(axis=1)
@@ -351,12 +350,6 @@ class MeanScores(Mode):
         table = sums if number else np.concatenate([sums, votes], axis=1)
         write_array(path, table)
         return table
-
-    def _class_scores(self, points: npt.NDArray[np.float32], teachers: Teachers) -> Iterator[npt.NDArray[np.float32]]:
-        """Yield (teachers of a block, points, num_classes) class scores."""
-        if isinstance(teachers, LearnerEnsemble):
-            return teachers.predict_class_scores(points)
-        return predict_class_scores(teachers, points, trainer_options=self.settings.trainer)
 
     def ask(self, run: Run, session: ScoreSession, votes: Table, number: int, advance: Advance) -> None:
         super().ask(run, session, votes[:, : self.sizes.num_classes], number, advance)

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,15 +155,6 @@ def train(
     )
 
 
-def votes_on(
-    points: npt.NDArray[np.float32], teachers: Teachers, trainer_options: Mapping[str, Any]
-) -> Iterator[npt.NDArray[np.int16]]:
-    """Yield (points in a block, num_teachers) votes on points, -1 where a teacher abstains or is another rank's."""
-    if isinstance(teachers, LearnerEnsemble):
-        return teachers.predict_votes(points)
-    return predict_votes(teachers, points, trainer_options=trainer_options, joined=False)
-
-
 def collect_counts(
     run: Run, teachers: Teachers, advance: Advance, ranks: Ranks, number: int, allowed: Integers | None = None
 ) -> Table:
@@ -185,7 +176,8 @@ def collect_counts(
         return read_array(path)
     counts = empty_counts(len(dataset.public_features), dataset.num_classes, num_teachers=settings.num_teachers)
     done = 0
-    for block in votes_on(dataset.public_features, teachers, ranks.trainer_options(settings.trainer)):
+    options = ranks.trainer_options(settings.trainer)
+    for block in predict_votes(teachers, dataset.public_features, trainer_options=options, joined=False):
         votes = block if allowed is None else keep_allowed(block, allowed, done)
         add_votes(counts[done : done + len(block)], votes)
         done += len(block)

@@ -12,6 +12,7 @@ from teacher_student.app import compose, settings_from_config
 from teacher_student.data import PrivateDataset, shard_dataset
 from teacher_student.pipeline import RunSettings, run, stages, verify_folder
 from teacher_student.pipeline.folder import RunFolder
+from teacher_student.teachers import predict_votes
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -44,7 +45,7 @@ def votes(dataset: PrivateDataset, chosen: RunSettings, folder: RunFolder) -> np
     folder.private.mkdir(parents=True)
     shard_dataset(dataset, chosen.num_teachers, KEY)[1].save(folder.private / "shards.json")
     teachers = stages.train(stages.Run(chosen, dataset, folder), lambda *_: None)
-    return np.concatenate(list(stages.votes_on(dataset.public_features, teachers, chosen.trainer)))
+    return np.concatenate(list(predict_votes(teachers, dataset.public_features, trainer_options=chosen.trainer)))
 
 
 @pytest.fixture(scope="module")
