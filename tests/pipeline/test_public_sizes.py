@@ -38,7 +38,7 @@ def test_checks_get_public_sizes_and_never_the_dataset(check):
 
 
 def test_checks_of_a_mode_get_nothing_else():
-    assert [parameter.annotation for parameter in inspect.signature(runner.check).parameters.values()] == ["Mode"]
+    assert [parameter.annotation for parameter in inspect.signature(runner.check).parameters.values()] == ["Mode", "Path"]
     assert not [mode for mode in MODES if len(inspect.signature(mode.check).parameters) > 1]
 
 
