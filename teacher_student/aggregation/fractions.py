@@ -9,11 +9,11 @@ from typing import Any
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import FractionRelease, fractions_of
 from teacher_student.aggregation.session import Session, SessionOptions
-from teacher_student.aggregation.statistic import check_num_teachers
-from teacher_student.aggregation.votes import Votes, check_table
+from teacher_student.aggregation.votes import check_table, voters
 from teacher_student.arguments import Floats, Integers, positive_integer
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.privacy import NoisyFraction, calibrate
+from teacher_student.privacy.parameters import REPLACED
 
 
 class FractionSession(Session[FractionRelease]):
@@ -26,6 +26,7 @@ class FractionSession(Session[FractionRelease]):
         max_answers: queries that are answered at most; each is paid for, however clear the vote.
         num_teachers: how many vote, a public number, by which counts are divided. It holds for all calls and restarts.
         votes_per_teacher: queries of the session on which one teacher votes at most, for much less noise (see below); None: all.
+        vote_change: "withdrawn" if every teacher is itself protected, one record or one owner; see `privacy.parameters.VoteSpec`.
         state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
 
     `votes_per_teacher` = B holds over all calls and restarts, and one session takes votes in one form:
@@ -59,6 +60,7 @@ class FractionSession(Session[FractionRelease]):
         *,
         num_teachers: int | None = None,
         votes_per_teacher: int | None = None,
+        vote_change: str = REPLACED,
         state: str | os.PathLike[str] | None = None,
         noise: Noise | None = None,
         neighbours: str = "add_remove",
@@ -72,10 +74,11 @@ class FractionSession(Session[FractionRelease]):
             num_queries=max_answers,
             num_classes=positive_integer("num_classes", num_classes),
             votes_per_teacher=votes_per_teacher,
+            vote_change=vote_change,
         )
         assert isinstance(parameters, NoisyFraction)
         self._parameters = parameters
-        votes = Votes(num_classes, check_num_teachers(num_teachers), votes_per_teacher)
+        votes = voters(num_classes, num_teachers, neighbours, vote_change, votes_per_teacher)
         kept = SessionOptions(state, noise, neighbours, account, hyperparameters)
         super().__init__(parameters, votes, FractionRelease, epsilon=epsilon, delta=delta, options=kept)
 
@@ -123,7 +126,10 @@ def label_fractions(
         ArgumentError: bad input. Nothing was spent: no noise is drawn before all is checked.
     """
     classes = positive_integer("num_classes", num_classes)
-    asked = len(check_table(predictions, counts, classes, num_teachers))
+    if num_teachers is None:
+        check_table(predictions, counts, classes, None)  # refuses, and names the shape
+    relation, change = options.get("neighbours", "add_remove"), options.get("vote_change", REPLACED)
+    asked = len(voters(classes, num_teachers, relation, change, votes_per_teacher).check(predictions, counts))
     cap = asked if max_answers is None else positive_integer("max_answers", max_answers, maximum=asked)
     options |= {"num_teachers": num_teachers, "votes_per_teacher": votes_per_teacher}
     with FractionSession(classes, epsilon, delta, cap, **options) as session:

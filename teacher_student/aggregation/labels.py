@@ -9,8 +9,8 @@ from typing import Any
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
 from teacher_student.aggregation.session import Session, SessionOptions
-from teacher_student.aggregation.statistic import Statistic, check_num_teachers
-from teacher_student.aggregation.votes import Votes, check_votes
+from teacher_student.aggregation.statistic import Statistic
+from teacher_student.aggregation.votes import Votes, check_votes, voters
 from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.planning.preflight import mostly_noise, warn, weak_guarantee
@@ -58,7 +58,7 @@ class LabelSession(Session[Release]):
         num_teachers: int | None = None,
         **options: Any,
     ) -> None:
-        votes = Votes(positive_integer("num_classes", num_classes), check_num_teachers(num_teachers))
+        votes = voters(num_classes, num_teachers, neighbours, options.get("vote_change"))
         kept = SessionOptions(state, noise, neighbours, account, hyperparameters)
         spec = _calibrated(mechanism, epsilon, delta, cutoff, num_queries, votes, **options)
         super().__init__(spec, votes, Release, epsilon=epsilon, delta=delta, options=kept)
@@ -137,7 +137,10 @@ def label(
     (array([ 0, -1]), 1.0)
     """
     classes = positive_integer("num_classes", num_classes)
-    votes = check_votes(predictions, counts, classes, num_teachers)
+    if num_teachers is None:
+        check_votes(predictions, counts, classes, None)  # refuses, and names the shape
+    relation, change = options.get("neighbours", "add_remove"), options.get("vote_change")
+    votes = voters(classes, num_teachers, relation, change).check(predictions, counts)
     options |= {"num_queries": len(votes), "num_teachers": num_teachers}
     with LabelSession(classes, epsilon, delta, cutoff, mechanism, **options) as session:
         request = _request(session.statistic, len(votes), epsilon, delta)

@@ -18,8 +18,7 @@ from teacher_student.aggregation.entries import check_claim
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import Release
 from teacher_student.aggregation.session import Session, SessionOptions
-from teacher_student.aggregation.statistic import check_num_teachers
-from teacher_student.aggregation.votes import Votes, check_votes
+from teacher_student.aggregation.votes import voters
 from teacher_student.arguments import ArgumentError, choice, listed, positive_integer
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.privacy.registry import LABELS
@@ -86,10 +85,10 @@ def select_privately(
     """
     classes = positive_integer("num_classes", num_classes)
     choice("mechanism", mechanism, LABELS)
-    tables = [check_votes(None, counts, classes, num_teachers) for counts in listed("candidates", candidates)]
+    votes = voters(classes, num_teachers, neighbours, options.get("vote_change"))
+    tables = [votes.check(None, counts) for counts in listed("candidates", candidates)]
     if len({len(table) for table in tables}) != 1:
         raise ArgumentError(f"candidates must be one or more tables of votes on the same queries, got {len(tables)} that differ")
-    votes = Votes(classes, check_num_teachers(num_teachers))
     paying = SessionOptions(None, noise, neighbours, account)
     selection = calibrate_selection(
         mechanism, epsilon=epsilon, delta=delta, repetitions=repetitions, cutoff=cutoff, num_queries=len(tables[0]), **options

@@ -13,6 +13,7 @@ from teacher_student.aggregation.statistic import MOST_TEACHERS, Statistic, Tabl
 from teacher_student.aggregation.store import UsedVotes
 from teacher_student.arguments import ArgumentError, Integers, integer_matrix, positive_integer, vote_counts
 from teacher_student.labels import ABSTAIN
+from teacher_student.privacy.parameters import WITHDRAWN
 
 _BLOCK = 1 << 12
 _BYTE = 255
@@ -34,11 +35,14 @@ class Votes(Statistic):
         num_teachers: how many vote, a public number.
         votes_per_teacher: queries of a session on which one teacher votes at most; None for all. `reduce` enforces it; see
             `fractions.FractionSession`.
+        number_is_private: whether `num_teachers` is only an order of magnitude, because every teacher is a private record. Counts
+            are not compared with it then: a refusal would depend on the number of records.
     """
 
     num_classes: int
     num_teachers: int
     votes_per_teacher: int | None = None
+    number_is_private: bool = False
 
     def __post_init__(self) -> None:
         positive_integer("num_classes", self.num_classes)
@@ -57,7 +61,8 @@ class Votes(Statistic):
     def check(self, predictions: object, counts: object) -> Table:
         """Return counts from exactly one of `predictions` and `counts`; with `votes_per_teacher`, the checked input itself."""
         check = check_votes if self.votes_per_teacher is None else check_table
-        return check(predictions, counts, self.num_classes, self.num_teachers)
+        most = MOST_TEACHERS if self.number_is_private and predictions is None else self.num_teachers
+        return check(predictions, counts, self.num_classes, most)
 
     @property
     def squared_distance(self) -> int:
@@ -80,12 +85,23 @@ class Votes(Statistic):
             kept, now = keep_first(given, before, few)
             return count_votes(kept, self.num_classes), UsedVotes(form, now)
         total = sum(given.sum(axis=1, dtype=np.int64).tolist()) + (0 if used is None else int(used.votes[0]))
-        if total > (most := self.num_teachers * few):
+        if total > (most := self.num_teachers * few) and not self.number_is_private:
             raise ArgumentError(
                 f"counts must add up to at most num_teachers * votes_per_teacher = {most} over the session, got more; make all "
                 "votes of a teacher but votes_per_teacher abstentions before they are summed"
             )
         return given, UsedVotes(form, np.array([total], dtype=np.int64))
+
+
+def voters(
+    num_classes: int, num_teachers: object, neighbours: object, vote_change: object, votes_per_teacher: int | None = None
+) -> Votes:
+    """Return the statistic of a session on votes; the arguments are the session's.
+
+    Where every teacher is a record that may be added or removed, the number of teachers is private.
+    """
+    private = vote_change == WITHDRAWN and neighbours == "add_remove"
+    return Votes(positive_integer("num_classes", num_classes), check_num_teachers(num_teachers), votes_per_teacher, private)
 
 
 def count_votes(predictions: object, num_classes: int) -> Table:

@@ -188,3 +188,13 @@ def test_a_vector_of_scores_moves_by_its_length_and_not_by_twice_that() -> None:
     spec = made("noisy_scores", num_queries=4, num_classes=3)
     assert dataclasses.replace(spec, vote_change=REPLACED).mu ** 2 == pytest.approx(4 * spec.mu**2)
     assert spec.squared_sensitivity == spec.squared_norm
+
+
+def test_nothing_refuses_by_the_number_of_voters_where_it_is_private() -> None:
+    """Under add_remove each voter is a record: whether there are more of them than was stated must not show."""
+    votes = {"counts": [[5000, 1], [4000, 0]], "num_classes": 2, "num_teachers": 61, "epsilon": 1.0, "delta": 1e-5}
+    assert (ts.label(**votes, cutoff=2, vote_change=WITHDRAWN).labels == 0).all()
+    assert ts.label_fractions(**votes, votes_per_teacher=1, vote_change=WITHDRAWN).certificate.parameters.moved_counts == 1
+    for public in ({"neighbours": "zero_out", "vote_change": WITHDRAWN}, {}):
+        with pytest.raises(ArgumentError, match="counts must add up to at most num_teachers = 61"):
+            ts.label(**votes, cutoff=2, **public)
