@@ -118,6 +118,7 @@ class Encoder(Projection):
     Attributes:
         encoder: the network, or what returns it when called; None for none.
         layer: name of the submodule whose output is taken; None for the network's own.
+        student_columns: only the teachers see the network's features; the student keeps the records as they were loaded.
     """
 
     encoder: Any = None
@@ -125,7 +126,10 @@ class Encoder(Projection):
 
     def of(self, dataset: PrivateDataset) -> PrivateDataset:
         """Return the data set as it is seen."""
-        return self._projected(encode(View.of(self, dataset), self.encoder, layer=self.layer))
+        loaded = View.of(self, dataset)
+        encoded = encode(loaded, self.encoder, layer=self.layer)
+        seen = project(encoded, self.components, whiten=self.whiten, scale=self.scale)
+        return dataclasses.replace(seen, **_for_student(loaded)) if self.student_columns else seen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,9 +184,14 @@ def project(
     projection = PublicProjection.fit(flat(dataset.public_features), components, whiten=whiten, scale=scale)
     raw = _raw_rows(dataset)
     encoding = ProjectedEncoding(raw, dataset.public_features.shape[1:], projection)
+    student = _for_student(dataset) if student_columns else {}
+    return _seen(dataset, lambda features: projection.apply(flat(features)), encoding, student)
+
+
+def _for_student(dataset: PrivateDataset) -> dict[str, Any]:
+    """Return the fields by which a student sees the records as `dataset` has them, whatever the teachers see."""
     own = ("feature_names", *(f"{part}_features" for part in PARTS))
-    student = {f"student_{name}": getattr(dataset, name) for name in own} | {"student_encoding": raw}
-    return _seen(dataset, lambda features: projection.apply(flat(features)), encoding, student if student_columns else {})
+    return {f"student_{name}": getattr(dataset, name) for name in own} | {"student_encoding": _raw_rows(dataset)}
 
 
 def encode(

@@ -38,7 +38,7 @@ from teacher_student.privacy.registry import register
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PermuteAndFlip(PureCost, OneScaleMax):
-    """At most `max_answers` answers, each (2 / scale)-DP."""
+    """At most `max_answers` answers, each (moved counts / scale)-DP."""
 
     mechanism: ClassVar[str] = "permute_and_flip"
     vote_noise: ClassVar[str | None] = "exponential"

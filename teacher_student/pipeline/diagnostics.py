@@ -26,6 +26,7 @@ from teacher_student.monitoring.report import PrivateFacts, write_private_report
 from teacher_student.monitoring.tensorboard import write_private_events
 from teacher_student.pipeline.budget import recognise
 from teacher_student.pipeline.rounds import Mode
+from teacher_student.pipeline.settings import RecordVoters
 from teacher_student.pipeline.stages import Run, Teachers, fit, one_process
 from teacher_student.student import Targets, predict_probabilities, targets_from_labels
 from teacher_student.student.evaluation import confusion_matrix
@@ -180,6 +181,8 @@ class _Alone(NamedTuple):
 
 def _single_teachers(run: Run, teachers: Teachers) -> _Alone:
     dataset, options = run.dataset, one_process(run.settings.trainer)
+    if isinstance(teachers, RecordVoters):
+        return _Alone(np.zeros(0, dtype=np.bool_), None)
     votes = np.concatenate(list(predict_votes(teachers, dataset.public_features[:MEASURED], trainer_options=options)))
     abstains = np.asarray((votes < 0).all(axis=0))
     if dataset.evaluation_features is None or dataset.evaluation_labels is None or not run.settings.baselines:
@@ -194,8 +197,7 @@ def _compare(run: Run, noiseless: Targets | None, alone: _Alone | None, attempt:
     labels = run.dataset.evaluation_labels
     assert labels is not None
     yield "majority class", {"accuracy": float(np.bincount(labels).max() / len(labels))}
-    holders = np.diff(run.shards.offsets) > 0
-    if alone is not None and alone.accuracy is not None and holders.any():
+    if alone is not None and alone.accuracy is not None and (holders := np.diff(run.shards.offsets) > 0).any():
         yield "one teacher alone, on average", {"accuracy": float(alone.accuracy[holders].mean())}
     for name, make in baselines(run, noiseless).items():
         if (found := attempt(name, make)) is not None:
@@ -236,7 +238,8 @@ def _figures(run: Run, points: npt.NDArray[np.float32], targets: Targets) -> Fig
 
 def _facts(run: Run, counts: npt.NDArray[np.integer], models: dict[str, Figures], alone: _Alone | None) -> PrivateFacts:
     ordered = np.sort(counts, axis=1).astype(np.int64)
-    sizes = np.diff(run.shards.offsets)
+    voters = isinstance(run.settings.learner, RecordVoters)
+    sizes = np.ones(len(run.dataset.private_labels), dtype=np.int64) if voters else np.diff(run.shards.offsets)
     accuracy = None if alone is None or alone.accuracy is None else alone.accuracy[sizes > 0]
     return PrivateFacts(
         name=run.settings.name,

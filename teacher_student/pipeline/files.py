@@ -182,7 +182,7 @@ def verify_folder(folder: Path) -> str:
         )
     line = (
         f"{path}: {certificate.mechanism} is ({certificate.epsilon:.6g}, {certificate.delta:.3g})-private "
-        f"under {certificate.neighbours}; recomputed epsilon {epsilon:.6g}"
+        f"under {certificate.relation}; recomputed epsilon {epsilon:.6g}"
     )
     if not stated:
         return (

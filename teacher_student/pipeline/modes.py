@@ -37,7 +37,7 @@ from teacher_student.pipeline import stages
 from teacher_student.pipeline.folder import growing_array, read_array, write_array
 from teacher_student.pipeline.processes import Ranks
 from teacher_student.pipeline.rounds import QUERIES_PER_ANSWER, Checked, Mode
-from teacher_student.pipeline.settings import RunSettings
+from teacher_student.pipeline.settings import RecordVoters, RunSettings
 from teacher_student.pipeline.stages import Run, Teachers
 from teacher_student.planning.report import plan
 from teacher_student.planning.request import Request
@@ -51,6 +51,7 @@ from teacher_student.student import (
     VoteStep,
     next_points,
     predict_probabilities,
+    representatives,
     resample,
     targets_from_labels,
     targets_from_scores,
@@ -82,6 +83,7 @@ class HardLabels(Mode):
     """
 
     answers = "labels"
+    takes_records = True
 
     def open_session(self, state: Path | None = None, account: Account | None = None) -> LabelSession:
         privacy = self.settings.privacy
@@ -90,12 +92,37 @@ class HardLabels(Mode):
             cutoff=privacy.cutoff,
             mechanism=privacy.mechanism,
             num_queries=self.asked,
-            **{**self.common(state, account), **privacy.options},
+            **{**self.common(state, account), **self.vote_change, **privacy.options},
         )
+
+    def collect_votes(self, run: Run, teachers: Teachers, advance: Advance, ranks: Ranks, number: int = 0) -> Table:
+        """Return counts; records vote on the points that are asked."""
+        asked = ranks.from_first(self._asked_points(run) if ranks.first else None)
+        return stages.collect_counts(run, teachers, advance, ranks, number, asked)
+
+    def check(self) -> Checked:
+        """Refuse an order that is not known before the votes, if records vote on the points that are asked."""
+        order = self.settings.queries.order
+        if isinstance(self.settings.learner, RecordVoters) and order not in ("file", "representative"):
+            raise ArgumentError(f"queries.order must be file or representative for learner=nearest, got {order}")
+        return super().check()
+
+    def _asked_points(self, run: Run) -> Integers | None:
+        """Return the positions of the points on which records vote, kept in the folder; None for teachers, which vote on all."""
+        path = run.folder.votes / "asked.npy"
+        if not isinstance(self.settings.learner, RecordVoters):
+            return None
+        if path.exists():
+            return read_array(path)
+        file_order = self.settings.queries.order == "file"
+        points = run.dataset.public_features
+        asked = np.arange(self.asked) if file_order else representatives(points, self.asked, self.settings.seed)
+        write_array(path, asked)
+        return asked
 
     def request(self) -> Request:
         return Request(
-            num_teachers=self.settings.num_teachers,
+            num_teachers=self.voters,
             num_queries=self.asked,
             num_classes=self.sizes.num_classes,
             epsilon=self.settings.privacy.epsilon,
@@ -126,6 +153,9 @@ class HardLabels(Mode):
     ) -> Integers:
         """Return the points of the next batch; of several students each learns from its own resample of the labels."""
         queries, seed, predictions = self.settings.queries, self.settings.seed, None
+        if queries.order == "representative":
+            asked = self._asked_points(run)
+            return representatives(run.dataset.public_features, size, seed) if asked is None else asked
         if queries.students and (labels >= 0).any():
             targets, points = self._targets(labels), run.dataset.student_points[open_points]
             found = []
@@ -266,24 +296,35 @@ class Fractions(Mode):
     """
 
     answers = "fractions"
+    takes_records = True
     option = "votes_per_teacher"  # points on which a teacher votes in each round, those nearest to its records; None for all
 
     def open_session(self, state: Path | None = None, account: Account | None = None) -> FractionSession:
-        if (few := self.settings.privacy.options.get(self.option)) is not None:
-            positive_integer(f"mechanism.{self.option}", few, maximum=self.asked)
+        few = self.few
         return FractionSession(
             self.sizes.num_classes,
             max_answers=self.asked * self.rounds,
             votes_per_teacher=None if few is None else few * self.rounds,
             **self.common(state, account),
+            **self.vote_change,
         )
+
+    @property
+    def few(self) -> int | None:
+        """Points on which a teacher votes in each round; None for all of them."""
+        if isinstance(self.settings.learner, RecordVoters):
+            return min(self.settings.learner.votes, self.asked)
+        few = self.settings.privacy.options.get(self.option)
+        return None if few is None else positive_integer(f"mechanism.{self.option}", few, maximum=self.asked)
 
     def collect_votes(self, run: Run, teachers: Teachers, advance: Advance, ranks: Ranks, number: int = 0) -> Table:
         """Return counts; where few votes are wanted, of those nearest to a teacher's records."""
         allowed = None
-        if (few := self.settings.privacy.options.get(self.option)) is not None:
+        if isinstance(teachers, RecordVoters):
+            allowed = np.arange(self.asked)
+        elif self.few is not None:
             shards, points = run.shards, run.dataset.public_features[: self.asked]
-            allowed = nearest_points(run.dataset.private_features, shards.order, shards.offsets, points, few)
+            allowed = nearest_points(run.dataset.private_features, shards.order, shards.offsets, points, self.few)
         return stages.collect_counts(run, teachers, advance, ranks, number, allowed)
 
     def follow(self, run: Run, before: nn.Module | None, release: FractionRelease, number: int, advance: Advance) -> Student:
@@ -341,6 +382,7 @@ class MeanScores(Mode):
         points = run.dataset.public_features[: self.asked]
         sums, votes, done = empty_sums(len(points), classes), empty_sums(len(points), classes), 0
         weight = 1.0 if number else 1 - 1 / classes
+        assert not isinstance(teachers, RecordVoters)  # `check` refused them
         for scores in predict_class_scores(teachers, points, trainer_options=self.settings.trainer):
             add_scores(sums, np.moveaxis(weight * scores, 0, 1), self.norm)
             for vector in scores if number == 0 else ():  # a vote for the class with the largest score; zeros abstain

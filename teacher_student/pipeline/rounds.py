@@ -33,16 +33,17 @@ from torch import nn
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import AnyRelease
 from teacher_student.aggregation.session import Session
-from teacher_student.arguments import ArgumentError
+from teacher_student.arguments import ArgumentError, positive_integer
 from teacher_student.data import PrivateDataset, PublicSizes, Shards
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline.folder import SESSION, read_array, write_array
 from teacher_student.pipeline.processes import ALONE, Ranks
-from teacher_student.pipeline.settings import RunSettings
+from teacher_student.pipeline.settings import RecordVoters, RunSettings
 from teacher_student.pipeline.stages import Run, Teachers, collect_counts, keep, train
 from teacher_student.planning.preflight import few_answers, mostly_noise, weak_guarantee
 from teacher_student.planning.request import Request
 from teacher_student.privacy import MechanismSpec, NoisyMaxParameters
+from teacher_student.privacy.parameters import WITHDRAWING, WITHDRAWN
 from teacher_student.privacy.registry import LABELS
 from teacher_student.student import NoisyArgmaxLikelihood, Standardized, Student, StudentSettings, Targets, predict_probabilities
 from teacher_student.student.label_noise import LAWS, MECHANISM, known_noise
@@ -76,6 +77,7 @@ class Mode(ABC):
         option: the mechanism's option for rounds, for modes that may have several; None for modes of one round.
         several_processes: whether teachers may be spread over processes.
         whole_rounds: whether a round is asked in one call.
+        takes_records: whether teachers may be records that vote for themselves.
     """
 
     settings: RunSettings
@@ -86,6 +88,7 @@ class Mode(ABC):
     option: ClassVar[str | None] = None
     several_processes: ClassVar[bool] = True
     whole_rounds: ClassVar[bool] = False
+    takes_records: ClassVar[bool] = False
 
     @property
     def asked(self) -> int:
@@ -106,13 +109,27 @@ class Mode(ABC):
     def open_session(self, state: Path | None = None, account: Account | None = None) -> Session[Any]:
         """Return the session of a run, calibrated from public sizes; in memory without a state file."""
 
+    @property
+    def voters(self) -> int:
+        """How many teachers vote on an asked point, as far as is public."""
+        learner, teachers = self.settings.learner, self.settings.num_teachers
+        if not isinstance(learner, RecordVoters):
+            return teachers
+        return max(1, teachers * min(learner.votes, self.asked) // self.asked)
+
+    @property
+    def vote_change(self) -> dict[str, Any]:
+        """The option of the mechanism if no neighbour replaces a vote: every voter is itself protected."""
+        own = isinstance(self.settings.learner, RecordVoters) and self.neighbours in WITHDRAWING
+        return {"vote_change": WITHDRAWN} if own else {}
+
     def common(self, state: Path | None, account: Account | None) -> dict[str, Any]:
         """Return the arguments that the sessions of all modes take."""
         privacy = self.settings.privacy
         return {
             "epsilon": privacy.epsilon,
             "delta": privacy.delta,
-            "num_teachers": self.settings.num_teachers,
+            "num_teachers": self.voters,
             "neighbours": self.neighbours,
             "state": state,
             "account": account,
@@ -152,6 +169,12 @@ class Mode(ABC):
         A session that is never asked spends nothing.
         """
         boosting, mechanism = self.settings.boosting.rounds, self.settings.privacy.mechanism
+        if isinstance(self.settings.learner, RecordVoters):
+            if not self.takes_records:
+                raise ArgumentError(
+                    f"learner must be a network or an estimator for {self.answers}: records only vote, got nearest"
+                )
+            positive_integer("boosting.rounds", boosting, minimum=0, maximum=0)
         if self.option is not None:
             self._check_rounds(self.option)
         elif boosting:
@@ -198,7 +221,7 @@ class Mode(ABC):
                 f"student.settings.label_noise must be a rate or rows for mechanism={spec.mechanism}, got {MECHANISM}; "
                 f"the noise is known of labels by {', '.join(known)}"
             )
-        noise = NoisyArgmaxLikelihood(spec.vote_noise, spec.vote_scale / self.settings.num_teachers)
+        noise = NoisyArgmaxLikelihood(spec.vote_noise, spec.vote_scale / self.voters)
         return dataclasses.replace(student, label_noise=noise)
 
     def ask(self, run: Run, session: Any, votes: npt.NDArray[Any], number: int, advance: Advance) -> None:

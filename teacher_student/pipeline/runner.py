@@ -22,7 +22,7 @@ from teacher_student.pipeline.modes import mode_class, mode_for
 from teacher_student.pipeline.processes import Ranks, digest, launch
 from teacher_student.pipeline.published import save_student
 from teacher_student.pipeline.rounds import Checked, Mode
-from teacher_student.pipeline.settings import Estimator, RunSettings
+from teacher_student.pipeline.settings import Estimator, RecordVoters, RunSettings
 from teacher_student.pipeline.stages import Run
 from teacher_student.planning.preflight import suggestion
 from teacher_student.privacy import Certificate
@@ -113,10 +113,11 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
                 if note := settings.budget.news():
                     display.say(note)
                 account = settings.budget.open(settings.budget.dataset or mode.sizes.name)
-            _ = this.shards
+            if not isinstance(settings.learner, RecordVoters):
+                _ = this.shards
             if ranks.first:
                 write_notes(this, account)
-        advance(1, f"{settings.num_teachers:,} shards, every record in exactly one")
+        advance(1, _of_shards(settings))
     display.say(f"Private notes on the data: {this.folder.private / NOTES}")
     with display.stage("teachers", settings.num_teachers) as advance:
         teachers = stages.train(this, advance, ranks)
@@ -124,6 +125,12 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
         votes = mode.collect_votes(this, teachers, advance, ranks)
         advance(mode.sizes.num_points, f"on {mode.sizes.num_points:,} public points")
     return Asked(this, mode, account, votes, teachers) if ranks.first else None
+
+
+def _of_shards(settings: RunSettings) -> str:
+    if isinstance(settings.learner, RecordVoters):
+        return "none: every record is a teacher and votes for itself"
+    return f"{settings.num_teachers:,} shards, every record in exactly one"
 
 
 def _check_several(settings: RunSettings) -> None:

@@ -32,6 +32,13 @@ MOST_TEACHERS = 10**7
 """Bound on `teachers.number`. It is a constant: the number of records is private, so no visible refusal may depend on it."""
 
 
+_OF_THE_RUN = {
+    *("epsilon", "delta", "cutoff", "neighbours", "hyperparameters", "num_classes", "num_teachers", "num_queries", "vote_change"),
+    *("state", "noise", "account"),
+}
+"""Arguments of sessions that are no options of a mechanism. A wrong relation or `vote_change` would make the certificate false."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrivacySettings:
     """The guarantee and the mechanism that gives it.
@@ -63,6 +70,10 @@ class PrivacySettings:
         probability("privacy.delta", self.delta)
         if not isinstance(self.options, Mapping):
             raise ArgumentError(f"mechanism must be a mapping of options, got {self.options!r}")
+        for name in _OF_THE_RUN & set(self.options):
+            raise ArgumentError(
+                f"mechanism.{name} must not be given: a run says it itself, from its data, learner and privacy settings"
+            )
         if self.neighbours is not None:
             choice("privacy.neighbours", self.neighbours, NEIGHBOURS)
         choice("privacy.hyperparameters", self.hyperparameters, HYPERPARAMETERS)
@@ -107,6 +118,22 @@ class Estimator:
     num_workers: int = -1
 
 
+@dataclasses.dataclass(frozen=True)
+class RecordVoters:
+    """No model: every private record votes with its own label on the public points nearest to it (`teachers.record_voters`).
+
+    `num_teachers` is then a public order of magnitude of the number of records, which itself is private.
+
+    Attributes:
+        votes: asked points on which a record, or a user with all records, votes.
+    """
+
+    votes: int = 6
+
+    def __post_init__(self) -> None:
+        positive_integer("learner.votes", self.votes)
+
+
 def _default_queries() -> QuerySettings:
     from teacher_student.student import QuerySettings  # loads torch
 
@@ -122,7 +149,7 @@ class RunSettings:
         seed: of weights, batches and public splits. It never reaches the noise.
         data: loads the data when called.
         num_teachers: number of shards and teachers, k.
-        learner: what each teacher is: a network class, or an `Estimator`.
+        learner: what each teacher is: a network class, an `Estimator`, or `RecordVoters`.
         training: how each teacher is trained, if it is a network.
         privacy: the guarantee.
         student_network: the student's network class.

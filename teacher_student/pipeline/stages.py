@@ -28,7 +28,7 @@ from teacher_student.monitoring.console import Advance
 from teacher_student.monitoring.tensorboard import TimelessCurves
 from teacher_student.pipeline.folder import RunFolder, read_array, write_array
 from teacher_student.pipeline.processes import ALONE, Ranks
-from teacher_student.pipeline.settings import Estimator, NetworkClass, RunSettings
+from teacher_student.pipeline.settings import Estimator, NetworkClass, RecordVoters, RunSettings
 from teacher_student.student import (
     BoostingStep,
     Standardized,
@@ -47,8 +47,9 @@ from teacher_student.teachers import (
     train_learners,
     train_teachers,
 )
+from teacher_student.teachers.record_voters import vote_of_records
 
-Teachers = TeacherEnsemble | LearnerEnsemble
+Teachers = TeacherEnsemble | LearnerEnsemble | RecordVoters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +97,8 @@ class Run:
 
 def check_teachers(sizes: PublicSizes, settings: RunSettings) -> None:
     """Refuse a learner or a training that is impossible, or that would couple teachers."""
+    if isinstance(settings.learner, RecordVoters):
+        return None
     if isinstance(settings.learner, Estimator):
         return check_learner(settings.learner.estimator, weighted=settings.boosting.rounds > 0)
     return check_training(
@@ -126,7 +129,10 @@ def train(
         weights: (n,) the weight of each record, or None for 1 each.
         name: of the folder.
     """
-    settings, dataset, shards = run.settings, run.dataset, run.shards
+    settings, dataset = run.settings, run.dataset
+    if isinstance(settings.learner, RecordVoters):
+        return settings.learner
+    shards = run.shards
 
     def report(done: int, _: int, left: float) -> None:
         ranks.check()
@@ -168,23 +174,45 @@ def collect_counts(
         advance: shows progress.
         ranks: the processes of the run.
         number: of the round.
-        allowed: (num_teachers, votes_per_teacher) points on which a teacher does not abstain; None for all.
+        allowed: (num_teachers, votes_per_teacher) points on which a teacher does not abstain; None for all. For record voters:
+            the points that are asked.
     """
     settings, dataset = run.settings, run.dataset
     path = run.folder.votes / (f"counts_{number}.npy" if number else "counts.npy")
     if ranks.from_first(path.exists()):
         return read_array(path)
-    counts = empty_counts(len(dataset.public_features), dataset.num_classes, num_teachers=settings.num_teachers)
-    done = 0
-    options = ranks.trainer_options(settings.trainer)
-    for block in predict_votes(teachers, dataset.public_features, trainer_options=options, joined=False):
-        votes = block if allowed is None else keep_allowed(block, allowed, done)
-        add_votes(counts[done : done + len(block)], votes)
-        done += len(block)
-        advance(done, "")
+    if isinstance(teachers, RecordVoters):
+        assert allowed is not None
+        counts = count_records(run, teachers, allowed, ranks)
+    else:
+        counts = empty_counts(len(dataset.public_features), dataset.num_classes, num_teachers=settings.num_teachers)
+        done = 0
+        options = ranks.trainer_options(settings.trainer)
+        for block in predict_votes(teachers, dataset.public_features, trainer_options=options, joined=False):
+            votes = block if allowed is None else keep_allowed(block, allowed, done)
+            add_votes(counts[done : done + len(block)], votes)
+            done += len(block)
+            advance(done, "")
     ranks.sum_to_first(counts)
     if ranks.first:
         write_array(path, counts)
+    return counts
+
+
+def count_records(run: Run, voters: RecordVoters, asked: Integers, ranks: Ranks) -> Table:
+    """Return (num_points, num_classes) counts of this rank's records, which vote on the `asked` points alone."""
+    dataset, users = run.dataset, run.dataset.private_users
+    voter = np.arange(len(dataset.private_labels)) if users is None else np.unique(users, return_inverse=True)[1]
+    part = np.flatnonzero(voter % ranks.world_size == ranks.rank)
+    counts = np.zeros((len(dataset.public_features), dataset.num_classes), dtype=np.int64)
+    counts[asked] = vote_of_records(
+        dataset.private_features[part],
+        dataset.private_labels[part],
+        dataset.public_features[asked],
+        min(voters.votes, len(asked)),
+        num_classes=dataset.num_classes,
+        ids=None if users is None else users[part],
+    )
     return counts
 
 

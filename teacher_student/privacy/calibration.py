@@ -8,7 +8,7 @@ from typing import Any
 
 from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
 from teacher_student.privacy import registry
-from teacher_student.privacy.parameters import MechanismSpec
+from teacher_student.privacy.parameters import REPLACED, MechanismSpec
 from teacher_student.privacy.threshold import check_cutoff
 
 
@@ -62,6 +62,8 @@ def _calibrate(
         num_queries = positive_integer("num_queries", num_queries)
     found = getattr(kind, method)(epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
     assert isinstance(found, MechanismSpec)
+    if method == "calibrate_soft" and getattr(found, "vote_change", REPLACED) != REPLACED:
+        raise ArgumentError(f"vote_change must be {REPLACED} for soft labels, got {options['vote_change']!r}")
     recomputed = found.epsilon(delta)
     if not recomputed <= epsilon:
         raise ArgumentError(f"epsilon must be at least {recomputed:.6g} for {found.mechanism} at this delta, got {epsilon:g}")

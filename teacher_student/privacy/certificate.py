@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from teacher_student.arguments import ArgumentError, choice, file_path, positive_integer, positive_number, probability
 from teacher_student.privacy.calibration import parameters_from_dict
-from teacher_student.privacy.parameters import NEIGHBOURS, MechanismSpec, check_relation
+from teacher_student.privacy.parameters import NEIGHBOURS, REPLACED, WITHDRAWN, MechanismSpec, check_relation
 
 HYPERPARAMETERS = ("fixed", "public_surrogate")
 """How hyper-parameters were chosen: before anything was known of the data, or on public data that stands in for it. A choice
@@ -67,7 +67,7 @@ class Certificate:
         """Return the guarantee in one line; `to_json` returns all fields."""
         noise = "" if self.private else ", injected noise: not private"
         return (
-            f"Certificate({self.mechanism}, epsilon={self.epsilon:g}, delta={self.delta:g}, {self.neighbours}{noise}; "
+            f"Certificate({self.mechanism}, epsilon={self.epsilon:g}, delta={self.delta:g}, {self.relation}{noise}; "
             f"{len(self.composition)} earlier releases, binds {', '.join(self.files) or 'no files'})"
         )
 
@@ -96,6 +96,12 @@ class Certificate:
         _check_files(self.files)
         if self.mechanism != self.parameters.mechanism:
             raise ArgumentError(f"mechanism must be that of the parameters, {self.parameters.mechanism}, got {self.mechanism!r}")
+
+    @property
+    def relation(self) -> str:
+        """The neighbouring relation in words, with what `vote_change` adds to it."""
+        own = getattr(self.parameters.one_session, "vote_change", REPLACED) == WITHDRAWN
+        return f"{self.neighbours} of voters that are themselves protected" if own else self.neighbours
 
     def to_json(self) -> str:
         """Return the certificate as JSON; every number is exact."""
@@ -212,7 +218,9 @@ class Certificate:
             if entry["neighbours"] != self.neighbours:
                 raise ArgumentError(f"composition must be under one relation, {self.neighbours}, got {entry['neighbours']!r}")
             claims = positive_number("epsilon", entry["epsilon"]), probability("delta", entry["delta"])
-            found.append((parameters_from_dict(entry["parameters"]), *claims))
+            earlier = parameters_from_dict(entry["parameters"])
+            check_relation(self.neighbours, earlier)
+            found.append((earlier, *claims))
         return found
 
 

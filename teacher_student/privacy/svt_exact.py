@@ -92,7 +92,7 @@ def worth(law: str, scale: Fraction, cutoff: int, lowest: float) -> tuple[Worth,
     cells = np.where(p < 1, np.minimum(np.floor(rise / step), _CELLS + 1), _CELLS + 1).astype(np.int64)
     upper = np.clip(np.expm1(rise - cells * step) / math.expm1(step), 0, 1) * (cells <= _CELLS)  # share of the upper grid point
     near = cells == 0
-    own = np.where(near, 1 - (1 - p) * (1 - upper), 1.0)  # what is left of U_t(g) after its share on the right-hand side
+    own = np.where(near, p + upper - p * upper, 1.0)  # what is left of U_t(g) after its share on the right-hand side
     grid = np.append(0.0, charge)
     found = [Worth(grid, np.maximum(0, 1 - grid))]
     for _ in range(cutoff):
@@ -129,5 +129,7 @@ def session_delta(
     spread = 2 * float(threshold_scale) ** 2
     bound = worth(law, query_scale, cutoff, -8 / float(threshold_scale))[cutoff]
     charge = np.exp(np.minimum(epsilon + (2 * window.support[:-1] + 1) / spread, 700.0))
+    if not np.isfinite(bound.value).all():  # scales below about 1/25, where no claim is worth having
+        return 1.0
     mean = float(window.mass[1:] @ bound.at(charge))
     return mean * (1 + ROUNDING) + 2 * window.outside * float(bound.value[0])

@@ -11,7 +11,7 @@ from teacher_student.student.fitting import fit_student, predict_probabilities
 from teacher_student.student.label_noise import NoisyArgmaxLikelihood, TransitionMatrix
 from teacher_student.student.methods import METHODS
 from teacher_student.student.module import Standardized, Student
-from teacher_student.student.queries import ORDERS, QuerySettings, next_points, resample
+from teacher_student.student.queries import ORDERS, QuerySettings, next_points, representatives, resample
 from teacher_student.student.settings import StudentSettings
 from teacher_student.student.targets import UNANSWERED, Targets, targets_from_labels, targets_from_scores
 
@@ -34,6 +34,7 @@ __all__ = [
     "fit_student",
     "next_points",
     "predict_probabilities",
+    "representatives",
     "resample",
     "targets_from_labels",
     "targets_from_scores",

@@ -6,6 +6,7 @@ answered, a student learns from all labels so far, and its predictions choose th
 | order | the next batch |
 |---|---|
 | `file` | points in the order of the file |
+| `representative` | for each of `total` clusters of the public points the one nearest to its centre (k-means) |
 | `random` | random points |
 | `uncertain` | points on which the student's prediction has the largest entropy (Lewis, Gale 1994) |
 | `disagreement` | points on which a committee of students disagrees most |
@@ -27,8 +28,10 @@ import numpy.typing as npt
 from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer
 from teacher_student.student.targets import Targets
 
-ORDERS = ("file", "random", "uncertain", "disagreement", "class_balanced", "half_random")
-"""Orders; those from the third on need a student."""
+WITHOUT_STUDENT = ("file", "random", "representative")
+"""Orders that need no student."""
+
+ORDERS = (*WITHOUT_STUDENT, "uncertain", "disagreement", "class_balanced", "half_random")
 
 COMMITTEE = 5
 """Students in the committee of `disagreement`."""
@@ -55,11 +58,13 @@ class QuerySettings:
         positive_integer("queries.rounds", self.rounds)
         if self.total is not None:
             positive_integer("queries.total", self.total)
+        elif self.order == "representative":
+            raise ArgumentError("queries.total must be given for queries.order=representative, got null")
 
     @property
     def students(self) -> int:
         """Number of students that the order needs after each round."""
-        return {"file": 0, "random": 0, "disagreement": COMMITTEE}.get(self.order, 1)
+        return 0 if self.order in WITHOUT_STUDENT else COMMITTEE if self.order == "disagreement" else 1
 
     def asked(self, num_points: int) -> int:
         """Return the number of points that are asked, of `num_points` public ones.
@@ -81,6 +86,24 @@ class QuerySettings:
         rounds = min(self.rounds, total) if self.students else 1
         ends = np.cumsum([len(part) for part in np.array_split(np.arange(total), rounds)]).tolist()
         return [range(start, stop) for start, stop in zip([0, *ends], ends, strict=False)]
+
+
+def representatives(points: npt.NDArray[np.float32], number: int, seed: int) -> Integers:
+    """Return (number,) positions of public points, (m, ...), that stand for all: one for each cluster of k-means.
+
+    Larger clusters come first. The result is a function of the arguments: one thread, and a generator of its own.
+    """
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    rows = points.reshape(len(points), -1).astype(np.float64)
+    with threadpool_limits(1):
+        clusters = KMeans(number, n_init=1, random_state=seed).fit(rows)
+    apart = ((rows - clusters.cluster_centers_[clusters.labels_]) ** 2).sum(axis=1)
+    first = np.lexsort((apart, clusters.labels_))  # cluster by cluster, the nearest to the centre first
+    found, starts, sizes = np.unique(clusters.labels_[first], return_index=True, return_counts=True)
+    missing = np.setdiff1d(np.arange(len(rows)), first[starts])[: number - len(found)]  # equal points may leave clusters empty
+    return np.concatenate([first[starts][np.argsort(-sizes, kind="stable")], missing]).astype(np.int64)
 
 
 def next_points(

@@ -1,7 +1,5 @@
 """Record voters: every private record votes with its own label on the public points nearest to it.
 
-Research for now: no learner of a run uses it yet.
-
 There is nothing to train. A voter is one person (one id). If a person has several records, the nearest of them casts the vote, so
 a person has at most one vote on a point and at most `votes` votes in all. On every other point the voter abstains. Private-kNN
 (Zhu, Yu, Chandraker, Wang, CVPR 2020) has the same voters with another mechanism.

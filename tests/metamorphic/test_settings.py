@@ -34,6 +34,8 @@ CASES: dict[str, tuple[str, str]] = {
     "learner adult": ("halfspaces", f"{CHEAP} learner=adult"),
     "learner sklearn": ("blobs", f"{CHEAP} learner=sklearn learner.num_workers=1"),
     "learner boosting": ("blobs", f"{CHEAP} learner=boosting learner.num_workers=1 learner.estimator.n_estimators=2"),
+    "learner nearest": ("blobs", f"{CHEAP} learner=nearest queries.order=representative queries.total=20"),
+    "few votes of records": ("blobs", f"{CHEAP} learner=nearest mechanism=noisy_fraction queries.total=20"),
     "learner cnn": ("mnist", f"{CHEAP} learner=cnn student=cnn {SMALL_CNN}"),
     "learner resnet": (
         "mnist",
@@ -55,6 +57,8 @@ CASES: dict[str, tuple[str, str]] = {
         "digits on small images",
         "experiment=digits_frozen data.view.components=8 data.view.encoder.steps=2 mechanism.votes_per_teacher=12",
     ),
+    "experiment digits_local": ("digits", "experiment=digits_local data.view.components=8 queries.total=10"),
+    "experiment mnist_local": ("mnist", f"experiment=mnist_local data.view.components=8 queries.total=10 {SMALL_STUDENT}"),
     "experiment mnist": ("mnist", f"experiment=mnist {SMALL_CNN}"),
     "experiment mnist5000": ("mnist5000", "experiment=mnist5000 data.view.components=8"),
     "experiment mnist5000_frozen": (
@@ -75,6 +79,7 @@ DEFAULT = {
     "scores of trees": ("NaN",),
     "active queries": ("NaN",),
     "learner sklearn": ("infinity",),
+    "learner nearest": ("one removed",),
     "engine vmap": ("NaN",),
     "experiment table": ("one removed",),
 }

@@ -11,13 +11,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from teacher_student.auditing.search import exact_epsilon, worst_flips
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.auditing.exact import ThresholdLaw
-from teacher_student.auditing.search import exact_epsilon, worst_flips
 from teacher_student.privacy import Stability, calibrate, parameters_from_dict
-from teacher_student.privacy.distributions import log_refusal
-from teacher_student.privacy.svt_exact import Worth, refusals, worth
+from teacher_student.privacy.distributions import discrete_gaussian, log_refusal
+from teacher_student.privacy.svt_exact import Worth, refusals, session_delta, worth
 
 LAWS = ("two_geometrics", "discrete_laplace")
 LOWEST = -2.0
@@ -154,3 +154,11 @@ def test_it_is_written_down_and_has_a_limit() -> None:
 def test_an_epsilon_beyond_doubles_costs_no_delta() -> None:
     spec = calibrate("stability", epsilon=1.0, delta=1e-5, cutoff=2, accountant="numerical")
     assert spec.delta(1e6) == pytest.approx(spec.release_delta)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("scale", [Fraction(1, 256), Fraction(1, 64)])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_where_the_bound_is_not_a_number_nothing_is_certified(law: str, scale: Fraction) -> None:
+    delta = session_delta(law, scale, 10, discrete_gaussian(Fraction(2)), Fraction(2), 1.0)
+    assert 0 < delta <= 1.0 + 1e-9

@@ -18,7 +18,14 @@ from teacher_student.labels import HALTED
 from teacher_student.mechanisms import build_mechanism, distance_to_instability
 from teacher_student.mechanisms.noise import SystemNoise
 from teacher_student.mechanisms.soft_label import SoftLabelRelease
-from teacher_student.privacy import Certificate, PrivateSelection, calibrate, calibrate_selection, parameters_from_dict
+from teacher_student.privacy import (
+    Certificate,
+    PrivateSelection,
+    calibrate,
+    calibrate_selection,
+    calibrate_soft,
+    parameters_from_dict,
+)
 from teacher_student.privacy.parameters import NEIGHBOURS, REPLACED, WITHDRAWING, WITHDRAWN
 from teacher_student.privacy.registry import ALL
 
@@ -174,6 +181,8 @@ def test_sessions_refuse_it_before_anything_is_drawn() -> None:
 def test_it_is_no_option_of_soft_labels_and_passes_through_a_selection() -> None:
     with pytest.raises(ArgumentError, match="vote_change must be replaced for soft labels"):
         SoftLabelRelease(made("stability"))
+    with pytest.raises(ArgumentError, match="vote_change must be replaced for soft labels"):
+        calibrate_soft("stability", epsilon=1.0, delta=1e-5, cutoff=3, vote_change=WITHDRAWN)
     chosen = calibrate_selection("gnmax", epsilon=1.0, delta=1e-5, repetitions=3, num_queries=5, vote_change=WITHDRAWN)
     assert isinstance(chosen, PrivateSelection)
     assert chosen.relations == WITHDRAWING
@@ -198,3 +207,14 @@ def test_nothing_refuses_by_the_number_of_voters_where_it_is_private() -> None:
     for public in ({"neighbours": "zero_out", "vote_change": WITHDRAWN}, {}):
         with pytest.raises(ArgumentError, match="counts must add up to at most num_teachers = 61"):
             ts.label(**votes, cutoff=2, **public)
+
+
+def test_earlier_releases_are_held_to_the_relation_and_it_is_shown() -> None:
+    spec, plain = made("gnmax"), made("gnmax", REPLACED)
+    entry = {"neighbours": "replace_one", "epsilon": 1.0, "delta": 1e-3, "parameters": spec.to_dict()}
+    fields = {"epsilon": 1.0, "delta": 1e-3, "mechanism": "gnmax", "private": True}
+    with pytest.raises(ArgumentError, match="neighbours must be add_remove or zero_out"):
+        Certificate(parameters=plain, neighbours="replace_one", composition=(entry,), **fields).verify()
+    assert "add_remove of voters that are themselves protected" in repr(
+        Certificate(parameters=spec, neighbours="add_remove", **fields)
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from research.record_voters import EXACT, IntegerGrid, vote_of_records
 from teacher_student.arguments import ArgumentError
+from teacher_student.teachers.record_voters import EXACT, IntegerGrid, vote_of_records
 
 CLASSES = 3
 
