@@ -36,7 +36,7 @@ _OF_THE_RUN = {
     *("epsilon", "delta", "cutoff", "neighbours", "hyperparameters", "num_classes", "num_teachers", "num_queries", "vote_change"),
     *("state", "noise", "account"),
 }
-"""Arguments of sessions that are no options of a mechanism. A wrong relation or `vote_change` would make the certificate false."""
+"""Arguments of sessions that are not options of a mechanism: a wrong relation or `vote_change` would make a certificate false."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
