@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from teacher_student.arguments import choice, positive_integer, positive_number, probability
+from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
 from teacher_student.auditing.noisy_max import NoisyMaxUnderTest
 from teacher_student.auditing.sampled import FALSE_ALARM, compare_law, noise_law, stated_power
 from teacher_student.auditing.soft_labels import SoftLabelsUnderTest
@@ -24,6 +24,7 @@ from teacher_student.auditing.wrapped_noise import DrawnAhead
 from teacher_student.mechanisms.noise import GeneratorNoise, Noise, SystemNoise
 from teacher_student.mechanisms.soft_histogram import SMALLEST_NUMBER_OF_BINS
 from teacher_student.privacy import calibrate, calibrate_soft
+from teacher_student.privacy.parameters import REPLACED
 from teacher_student.privacy.registry import ANSWERING, SOFT_LABELS
 
 Progress = Callable[[int, int, str], None]
@@ -149,6 +150,8 @@ def audit(
     if bins is not None:
         positive_integer("bins", bins, minimum=SMALLEST_NUMBER_OF_BINS)
     spec = (calibrate if bins is None else calibrate_soft)(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, **sizes)
+    if (change := getattr(spec, "vote_change", REPLACED)) != REPLACED:  # the pairs of the audit replace votes
+        raise ArgumentError(f"vote_change must be {REPLACED} for an audit, got {change!r}")
     true = under_test(spec, epsilon, delta, bins=bins)
     subjects = [true, *(true.mutants() if mutants else [])]
     counter = _Counter(progress, len(subjects) * true.SESSIONS * trials)

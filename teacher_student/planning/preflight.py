@@ -137,7 +137,7 @@ def _more_teachers(parameters: LabelSpec, request: Request) -> str:
     if half <= 2 * agreeing(request.num_teachers) + 1:
         return ""
     low, high = request.num_teachers, _MOST_TEACHERS
-    while high > 1.02 * low:
+    while high > max(low + 1, 1.02 * low):
         middle = round((low * high) ** 0.5)
         low, high = (low, middle) if agreeing(middle) >= half else (middle, high)
     return f"{float(f'{high:.2g}'):,.0f} teachers would get about {agreeing(high):,.0f} with {parameters.mechanism}"

@@ -21,6 +21,7 @@ be equal. The first round of every order except `file` is random, since there is
 from __future__ import annotations
 
 import dataclasses
+import warnings
 
 import numpy as np
 import numpy.typing as npt
@@ -94,15 +95,17 @@ def representatives(points: npt.NDArray[np.float32], number: int, seed: int) -> 
     Larger clusters come first. The result is a function of the arguments: one thread, and a generator of its own.
     """
     from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     rows = points.reshape(len(points), -1).astype(np.float64)
-    with threadpool_limits(1):
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # equal points leave clusters empty
         clusters = KMeans(number, n_init=1, random_state=seed).fit(rows)
     apart = ((rows - clusters.cluster_centers_[clusters.labels_]) ** 2).sum(axis=1)
     first = np.lexsort((apart, clusters.labels_))  # cluster by cluster, the nearest to the centre first
     found, starts, sizes = np.unique(clusters.labels_[first], return_index=True, return_counts=True)
-    missing = np.setdiff1d(np.arange(len(rows)), first[starts])[: number - len(found)]  # equal points may leave clusters empty
+    missing = np.setdiff1d(np.arange(len(rows)), first[starts])[: number - len(found)]
     return np.concatenate([first[starts][np.argsort(-sizes, kind="stable")], missing]).astype(np.int64)
 
 

@@ -75,7 +75,8 @@ def test_one_record_moves_one_vote_of_each_of_its_points(change, tmp_path):
         features[0] = np.nan
     else:
         labels[0] = (labels[0] + 1) % 3
-    other = dataclasses.replace(dataset, private_features=features, private_labels=labels, private_ids=ids)
+    changed = {"private_features": features, "private_labels": labels, "private_ids": ids, "student_private_features": None}
+    other = dataclasses.replace(dataset, **changed)
     moved = counts_of(chosen, other, tmp_path / "after").astype(int) - before
     if change == "another class":
         assert (moved.min(), moved.max(), np.abs(moved).sum()) == (-1, 1, 12)
@@ -91,10 +92,9 @@ def test_a_user_has_one_vote_a_point_however_many_records(tmp_path):
     counts = counts_of(chosen, owned, tmp_path / "users").astype(int)
     assert counts.sum() == 6 * 1000
     kept = users != 17
-    parts = {"private_features": owned.private_features, "private_labels": owned.private_labels, "private_users": users}
-    without = dataclasses.replace(
-        owned, private_ids=owned.private_ids[kept], **{name: part[kept] for name, part in parts.items()}
-    )
+    names = ("private_features", "private_labels", "private_users", "private_ids")
+    parts = {name: getattr(owned, name)[kept] for name in names}
+    without = dataclasses.replace(owned, student_private_features=None, **parts)
     moved = counts_of(chosen, without, tmp_path / "without").astype(int) - counts
     assert (moved.min(), moved.max(), np.abs(moved).sum()) == (-1, 0, 6)
 

@@ -49,6 +49,13 @@ def test_few_teachers_give_a_warning_with_advice_that_holds(teachers: int, queri
     assert reached == pytest.approx(then, rel=0.15)
 
 
+@pytest.mark.parametrize("teachers", [1, 2, 3, 10, 30])
+def test_very_few_teachers_get_advice_too(teachers: int) -> None:
+    """The search for a number of teachers ended only where a step of one is less than 2 %: a run with three teachers hung."""
+    request = Request(num_teachers=teachers, num_queries=20, num_classes=3, epsilon=4.0, delta=1e-5)
+    assert "a larger epsilon" in suggestion(calibrate("stability", epsilon=4.0, delta=1e-5, cutoff=10), request)
+
+
 def test_what_would_not_help_is_not_advised() -> None:
     wanted = request(2000, 1000)
     best = choose_parameters("gnmax", wanted)

@@ -11,10 +11,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from teacher_student.auditing.search import exact_epsilon, worst_flips
 
 from teacher_student.arguments import ArgumentError
 from teacher_student.auditing.exact import ThresholdLaw
+from teacher_student.auditing.pairs import exact_epsilon, worst_flips
 from teacher_student.privacy import Stability, calibrate, parameters_from_dict
 from teacher_student.privacy.distributions import discrete_gaussian, log_refusal
 from teacher_student.privacy.svt_exact import Worth, refusals, session_delta, worth
