@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from teacher_student.arguments import ArgumentError
-from teacher_student.privacy import Claim, Filter, Parameters, check_relation, make_filter, parameters_from_dict
+from teacher_student.privacy import Claim, Filter, Parameters, make_filter, parameters_from_dict
+from teacher_student.privacy.parameters import check_relation
 
 _COLUMNS = "session, dataset, neighbours, epsilon, delta, parameters, time"
 

@@ -25,7 +25,8 @@ from teacher_student.aggregation.store import Store, Transaction
 from teacher_student.arguments import ArgumentError, Integers, choice
 from teacher_student.mechanisms.interface import State
 from teacher_student.mechanisms.noise import Noise, SystemNoise
-from teacher_student.privacy import HYPERPARAMETERS, Certificate, MechanismSpec, check_relation
+from teacher_student.privacy import HYPERPARAMETERS, Certificate, MechanismSpec
+from teacher_student.privacy.parameters import check_relation
 from teacher_student.version import __version__
 
 NOT_COVERED = ("hyper-parameters tuned on the private data", "the evaluation set, where it is private")

@@ -9,7 +9,7 @@ from teacher_student.privacy.certificate import HYPERPARAMETERS, Certificate
 from teacher_student.privacy.filters import FILTERS, BasicFilter, Claim, Filter, GaussianFilter, RenyiFilter, make_filter
 from teacher_student.privacy.noisy_max import ConfidentGNMax, Exponential, GNMax, LNMax, NoisyMaxParameters
 from teacher_student.privacy.noisy_sums import NoisyFraction, NoisyScores
-from teacher_student.privacy.parameters import NEIGHBOURS, LabelSpec, MechanismSpec, Parameters, check_relation
+from teacher_student.privacy.parameters import NEIGHBOURS, LabelSpec, MechanismSpec, Parameters
 from teacher_student.privacy.registry import LABELS, register
 from teacher_student.privacy.selection import PrivateSelection, calibrate_selection
 from teacher_student.privacy.svt_fixed_threshold import Stability, StabilityLaplace
@@ -47,7 +47,6 @@ __all__ = [
     "calibrate",
     "calibrate_selection",
     "calibrate_soft",
-    "check_relation",
     "make_filter",
     "parameters_from_dict",
     "register",

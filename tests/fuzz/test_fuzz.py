@@ -45,7 +45,7 @@ MADE_BY_US = {
 USERS_OWN_CODE = {
     "consistency_of_randomization", "mean_score", "on_average_stability", "strong_quality", "weak_quality", "run_task", "sweep",
     "plan_queries", "outcomes", "load_label_private", "run", "group_normalized", "next_points", "predict_probabilities",
-    "resample", "register",
+    "representatives", "resample", "register",
 }  # fmt: skip
 """They take functions, networks or targets, and numbers that other doors check; `run` is behind the command line's own fuzzer."""
 HANG = 120

@@ -178,4 +178,4 @@ def test_the_check_looks_at_what_the_session_will_cost() -> None:
     chosen = settings_from_config(compose("run", FAST))
     mode = modes.HardLabels(chosen, chosen.data().public_sizes)
     with mode.open_session() as session:
-        assert mode.check() == session.mechanism.parameters
+        assert mode.check().parameters == session.mechanism.parameters
