@@ -57,8 +57,11 @@ CASES: dict[str, tuple[str, str]] = {
         "digits on small images",
         "experiment=digits_frozen data.view.components=8 data.view.encoder.steps=2 mechanism.votes_per_teacher=12",
     ),
-    "experiment digits_local": ("digits", "experiment=digits_local data.view.components=8 queries.total=10"),
-    "experiment mnist_local": ("mnist", f"experiment=mnist_local data.view.components=8 queries.total=10 {SMALL_STUDENT}"),
+    "experiment digits_local": ("digits", "experiment=digits_local data.view.components=8"),
+    "experiment mnist_local": (
+        "mnist",
+        f"experiment=mnist_local data.view.components=null learner.votes=1 queries.total=10 {SMALL_STUDENT}",
+    ),
     "experiment mnist": ("mnist", f"experiment=mnist {SMALL_CNN}"),
     "experiment mnist5000": ("mnist5000", "experiment=mnist5000 data.view.components=8"),
     "experiment mnist5000_frozen": (
