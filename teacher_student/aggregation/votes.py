@@ -47,7 +47,7 @@ class Votes(Statistic):
     def __post_init__(self) -> None:
         positive_integer("num_classes", self.num_classes)
         teachers, few = check_num_teachers(self.num_teachers), self.votes_per_teacher
-        if few is not None and teachers * few > _MOST_VOTES:
+        if few is not None and teachers * positive_integer("votes_per_teacher", few) > _MOST_VOTES:
             raise ArgumentError(f"votes_per_teacher must leave at most {_MOST_VOTES} votes in all, got {few}")
 
     def empty(self, num_queries: int) -> Table:

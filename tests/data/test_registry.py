@@ -71,7 +71,10 @@ def test_the_settings_of_an_encoder_are_found_in_their_old_place():
         (["data.view=projection"], "data.view must be a section of settings that data/view=NAME chooses, got 'projection'"),
         (["data/view=projection", "data.view.components=999"], "data.view.components must be an integer from 1 to 64, got 999"),
         (["data/view=encoder"], "data.view.encoder must be given"),
-        (["data/view=pixels"], "data/view must be one of adult, encoder, labels_only, none, projection; got 'pixels'"),
+        (
+            ["data/view=pixels"],
+            "data/view must be one of adult, encoder, labels_only, none, projection, scattering; got 'pixels'",
+        ),
         (
             ["data/view=projection", "data.view.component=9"],
             "data.view.component is not a setting, got 'data.view.component=9'; did",
