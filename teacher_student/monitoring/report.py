@@ -120,7 +120,7 @@ class PrivateFacts:
         models: for each model, such as the non-private one, its figures on evaluation data by name.
         gaps: (num_queries,) top minus second.
         winners_share: (num_queries,) share of the teachers' votes that the winner has.
-        shard_sizes: (num_teachers,).
+        shard_sizes: (num_teachers,); empty if every record is a teacher.
         teacher_accuracy: of each teacher that has records, on evaluation data, or None.
         empty: number of shards without records.
         abstaining: number of teachers that abstain on every point, those without records among them; None where that failed.
@@ -141,8 +141,9 @@ class PrivateFacts:
         figures = {
             "Gap between first and second": plots.histogram(self.gaps, "lead of the winner (votes)", "queries"),
             "Share of votes for the winner": plots.histogram(self.winners_share, "share of the votes", "queries", shares=True),
-            "Records per shard": plots.histogram(self.shard_sizes, "records of one teacher", "teachers"),
         }
+        if len(self.shard_sizes):
+            figures["Records per shard"] = plots.histogram(self.shard_sizes, "records of one teacher", "teachers")
         if self.teacher_accuracy is not None:
             figures["Accuracy of single teachers"] = plots.histogram(self.teacher_accuracy, "accuracy", "teachers", shares=True)
         return figures

@@ -238,8 +238,7 @@ def _figures(run: Run, points: npt.NDArray[np.float32], targets: Targets) -> Fig
 
 def _facts(run: Run, counts: npt.NDArray[np.integer], models: dict[str, Figures], alone: _Alone | None) -> PrivateFacts:
     ordered = np.sort(counts, axis=1).astype(np.int64)
-    voters = isinstance(run.settings.learner, RecordVoters)
-    sizes = np.ones(len(run.dataset.private_labels), dtype=np.int64) if voters else np.diff(run.shards.offsets)
+    sizes = np.zeros(0, dtype=np.int64) if run.settings.record_voters else np.diff(run.shards.offsets)
     accuracy = None if alone is None or alone.accuracy is None else alone.accuracy[sizes > 0]
     return PrivateFacts(
         name=run.settings.name,

@@ -103,14 +103,14 @@ class HardLabels(Mode):
     def check(self) -> Checked:
         """Refuse an order that is not known before the votes, if records vote on the points that are asked."""
         order = self.settings.queries.order
-        if isinstance(self.settings.learner, RecordVoters) and order not in ("file", "representative"):
+        if self.settings.record_voters and order not in ("file", "representative"):
             raise ArgumentError(f"queries.order must be file or representative for learner=nearest, got {order}")
         return super().check()
 
     def _asked_points(self, run: Run) -> Integers | None:
         """Return the positions of the points on which records vote, kept in the folder; None for teachers, which vote on all."""
         path = run.folder.votes / "asked.npy"
-        if not isinstance(self.settings.learner, RecordVoters):
+        if self.settings.record_voters is None:
             return None
         if path.exists():
             return read_array(path)
@@ -312,8 +312,8 @@ class Fractions(Mode):
     @property
     def few(self) -> int | None:
         """Points on which a teacher votes in each round; None for all of them."""
-        if isinstance(self.settings.learner, RecordVoters):
-            return min(self.settings.learner.votes, self.asked)
+        if voters := self.settings.record_voters:
+            return min(voters.votes, self.asked)
         few = self.settings.privacy.options.get(self.option)
         return None if few is None else positive_integer(f"mechanism.{self.option}", few, maximum=self.asked)
 

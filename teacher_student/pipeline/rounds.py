@@ -38,7 +38,7 @@ from teacher_student.data import PrivateDataset, PublicSizes, Shards
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline.folder import SESSION, read_array, write_array
 from teacher_student.pipeline.processes import ALONE, Ranks
-from teacher_student.pipeline.settings import RecordVoters, RunSettings
+from teacher_student.pipeline.settings import RunSettings
 from teacher_student.pipeline.stages import Run, Teachers, collect_counts, keep, train
 from teacher_student.planning.preflight import few_answers, mostly_noise, weak_guarantee
 from teacher_student.planning.request import Request
@@ -112,15 +112,13 @@ class Mode(ABC):
     @property
     def voters(self) -> int:
         """How many teachers vote on an asked point, as far as is public."""
-        learner, teachers = self.settings.learner, self.settings.num_teachers
-        if not isinstance(learner, RecordVoters):
-            return teachers
-        return max(1, teachers * min(learner.votes, self.asked) // self.asked)
+        records, teachers = self.settings.record_voters, self.settings.num_teachers
+        return teachers if records is None else max(1, teachers * min(records.votes, self.asked) // self.asked)
 
     @property
     def vote_change(self) -> dict[str, Any]:
         """The option of the mechanism if no neighbour replaces a vote: every voter is itself protected."""
-        own = isinstance(self.settings.learner, RecordVoters) and self.neighbours in WITHDRAWING
+        own = self.settings.record_voters is not None and self.neighbours in WITHDRAWING
         return {"vote_change": WITHDRAWN} if own else {}
 
     def common(self, state: Path | None, account: Account | None) -> dict[str, Any]:
@@ -169,7 +167,7 @@ class Mode(ABC):
         A session that is never asked spends nothing.
         """
         boosting, mechanism = self.settings.boosting.rounds, self.settings.privacy.mechanism
-        if isinstance(self.settings.learner, RecordVoters):
+        if self.settings.record_voters:
             if not self.takes_records:
                 raise ArgumentError(
                     f"learner must be a network or an estimator for {self.answers}: records only vote, got nearest"

@@ -22,7 +22,7 @@ from teacher_student.pipeline.modes import mode_class, mode_for
 from teacher_student.pipeline.processes import Ranks, digest, launch
 from teacher_student.pipeline.published import save_student
 from teacher_student.pipeline.rounds import Checked, Mode
-from teacher_student.pipeline.settings import Estimator, RecordVoters, RunSettings
+from teacher_student.pipeline.settings import Estimator, RunSettings
 from teacher_student.pipeline.stages import Run
 from teacher_student.planning.preflight import suggestion
 from teacher_student.privacy import Certificate
@@ -113,7 +113,7 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
                 if note := settings.budget.news():
                     display.say(note)
                 account = settings.budget.open(settings.budget.dataset or mode.sizes.name)
-            if not isinstance(settings.learner, RecordVoters):
+            if settings.record_voters is None:
                 _ = this.shards
             if ranks.first:
                 write_notes(this, account)
@@ -128,7 +128,7 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
 
 
 def _of_shards(settings: RunSettings) -> str:
-    if isinstance(settings.learner, RecordVoters):
+    if settings.record_voters:
         return "none: every record is a teacher and votes for itself"
     return f"{settings.num_teachers:,} shards, every record in exactly one"
 
@@ -257,7 +257,7 @@ def _cutoff(release: AnyRelease) -> int | None:
 
 def _public_settings(settings: RunSettings, release: AnyRelease) -> dict[str, Any]:
     return {
-        "teachers": settings.num_teachers,
+        "teachers": f"each of about {settings.num_teachers:,} records" if settings.record_voters else settings.num_teachers,
         "mechanism": settings.privacy.mechanism,
         "epsilon": settings.privacy.epsilon,
         "delta": settings.privacy.delta,

@@ -193,6 +193,11 @@ class RunSettings:
         positive_integer("teachers.number", self.num_teachers, maximum=MOST_TEACHERS)
 
     @property
+    def record_voters(self) -> RecordVoters | None:
+        """The learner if every record votes for itself; None for models."""
+        return self.learner if isinstance(self.learner, RecordVoters) else None
+
+    @property
     def choices(self) -> dict[str, float | str | bool]:
         """Public settings by their names in the config, without the data's: those may name files and sizes that are private.
 

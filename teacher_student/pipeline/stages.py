@@ -97,7 +97,7 @@ class Run:
 
 def check_teachers(sizes: PublicSizes, settings: RunSettings) -> None:
     """Refuse a learner or a training that is impossible, or that would couple teachers."""
-    if isinstance(settings.learner, RecordVoters):
+    if settings.record_voters:
         return None
     if isinstance(settings.learner, Estimator):
         return check_learner(settings.learner.estimator, weighted=settings.boosting.rounds > 0)
@@ -130,8 +130,8 @@ def train(
         name: of the folder.
     """
     settings, dataset = run.settings, run.dataset
-    if isinstance(settings.learner, RecordVoters):
-        return settings.learner
+    if settings.record_voters:
+        return settings.record_voters
     shards = run.shards
 
     def report(done: int, _: int, left: float) -> None:

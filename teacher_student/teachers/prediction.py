@@ -57,7 +57,7 @@ def predict_votes(
 
 def votes_of(num_classes: int) -> Reading:
     """Return the reading of votes: the class with the largest score."""
-    return Reading(lambda scores: scores.argmax(-1), getattr(torch, vote_type(num_classes).name), ABSTAIN)
+    return Reading(lambda scores: scores.max(-1).indices, getattr(torch, vote_type(num_classes).name), ABSTAIN)
 
 
 def predict_scores(
