@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
+from teacher_student.arguments import choice, positive_integer, positive_number, probability
 from teacher_student.auditing.noisy_max import NoisyMaxUnderTest
 from teacher_student.auditing.sampled import FALSE_ALARM, compare_law, noise_law, stated_power
 from teacher_student.auditing.soft_labels import SoftLabelsUnderTest
 from teacher_student.auditing.sums import SumsUnderTest
 from teacher_student.auditing.thresholds import ThresholdUnderTest
-from teacher_student.auditing.under_test import CLAIMED, AuditConfig, CheckResult, MechanismUnderTest
+from teacher_student.auditing.under_test import CLAIMED, AuditConfig, CheckResult, MechanismUnderTest, change_of
 from teacher_student.auditing.wrapped_noise import DrawnAhead
 from teacher_student.mechanisms.noise import GeneratorNoise, Noise, SystemNoise
 from teacher_student.mechanisms.soft_histogram import SMALLEST_NUMBER_OF_BINS
@@ -75,8 +75,10 @@ class AuditReport:
 
     def __str__(self) -> str:
         """Return the table: the mechanism check by check, then each mutant with the checks that caught it."""
+        change = change_of(self.parameters)
+        words = "" if change == REPLACED else f", votes {change}"
         title = (
-            f"{self.mechanism} at epsilon {self.epsilon:g}, delta {self.delta:g}: "
+            f"{self.mechanism}{words} at epsilon {self.epsilon:g}, delta {self.delta:g}: "
             f"{self.trials} sessions a side, false alarm {self.false_alarm:g} for each sampling check"
         )
         own = [row for row in self.rows if row.subject == CLAIMED]
@@ -127,7 +129,7 @@ def audit(
         noise: noise of the sessions instead of a generator's, such as `SystemNoise()` (several times slower).
         seed: of the generator; by default from the operating system.
         progress: called as sessions are run.
-        options: passed to `calibrate`.
+        options: passed to `calibrate`; vote_change="withdrawn" audits the claim for voters that are themselves protected.
 
     Raises:
         ArgumentError: a value out of range, or a claim that cannot be calibrated.
@@ -150,8 +152,6 @@ def audit(
     if bins is not None:
         positive_integer("bins", bins, minimum=SMALLEST_NUMBER_OF_BINS)
     spec = (calibrate if bins is None else calibrate_soft)(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, **sizes)
-    if (change := getattr(spec, "vote_change", REPLACED)) != REPLACED:  # the pairs of the audit replace votes
-        raise ArgumentError(f"vote_change must be {REPLACED} for an audit, got {change!r}")
     true = under_test(spec, epsilon, delta, bins=bins)
     subjects = [true, *(true.mutants() if mutants else [])]
     counter = _Counter(progress, len(subjects) * true.SESSIONS * trials)

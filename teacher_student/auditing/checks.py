@@ -8,6 +8,7 @@
 | sampled epsilon | all but soft labels | as stated | an epsilon far above the claim: Clopper-Pearson on a worst pair |
 | sampled law | all | as stated | sessions that do not follow the exact law, cell by cell |
 | exact release, sampled release | thresholds | none, as stated | a threshold too low for its noise: queries that are all split |
+| sensitivity | thresholds | none | a distance that one voter moves by more than 1, over all small tables of votes |
 | threshold kept | thresholds | none | a redraw that is not paid for |
 | threshold noise | thresholds | as stated | a wrong law or scale of the threshold |
 | neighbours | sums | none | one teacher who moves released sums by more than is paid for |

@@ -12,6 +12,8 @@ Queries are independent, so a session is composed of its queries.
 | noise_halved | every scale halved |
 | scale_0.7, scale_1.3 | every scale wrong |
 | test_noise_0.7 | Confident-GNMax tests with too little noise |
+| votes_replaced | neighbours replace votes, and the claim is that they only add or withdraw them |
+| voter_counted_twice | a voter has two votes on a query, under the same claim |
 | noise_reused | one draw for all counts, which then decides nothing (omitted if the sampler would never end) |
 """
 
@@ -30,7 +32,7 @@ from teacher_student.arguments import ArgumentError, Floats, Integers, choice
 from teacher_student.auditing import checks, sampled
 from teacher_student.auditing.laws import THRESHOLD_LAWS, IntegerLaw
 from teacher_student.auditing.outcomes import Outcomes, joined, product
-from teacher_student.auditing.pairs import NeighbourVotes, Score, WorstPair, contested, worst_of
+from teacher_student.auditing.pairs import REPLACEMENT, Move, NeighbourVotes, Score, WorstPair, contested, worst_of
 from teacher_student.auditing.sampled import Agreement
 from teacher_student.auditing.under_test import AuditConfig, Check, MechanismUnderTest
 from teacher_student.auditing.wrapped_noise import ReusedNoise
@@ -169,21 +171,40 @@ SAMPLED_GAPS = (0.5, 1.0)
 """Gaps at which sessions are compared with their law."""
 
 
-def votes_of_gap(law: NoisyMaxLaw, gap: int, num_queries: int, *, clear: float = 0.0) -> NeighbourVotes:
+RIVALS = (1, 9)
+"""Classes behind the first that are tried where a single count moves: of many rivals the noisy largest one varies less."""
+
+
+def votes_of_gap(
+    law: NoisyMaxLaw, gap: int, num_queries: int, *, clear: float = 0.0, move: Move = REPLACEMENT, rivals: int = 1
+) -> NeighbourVotes:
     """Return contested votes of this gap. If there is a test, the top count is `clear` of its scales above the threshold."""
-    votes = contested(gap, num_queries)
+    votes = contested(gap, num_queries, move=move, rivals=rivals)
     if law.test_threshold is None or law.test_scale is None:
         return votes
     lift = law.test_threshold + round(clear * law.test_scale) - votes.counts.max()
-    return NeighbourVotes(votes.name, np.maximum(votes.counts + lift, 0), np.maximum(votes.other_counts + lift, 0))
+    counts = np.maximum(votes.counts + lift, 0)
+    other_counts = np.maximum(counts + votes.other_counts - votes.counts, 0)
+    return dataclasses.replace(votes, counts=counts, other_counts=other_counts)
 
 
-def worst_gap(law: NoisyMaxLaw, score: Score, num_queries: int) -> WorstPair:
+def first_gains(votes: NeighbourVotes) -> NeighbourVotes:
+    """Return the same queries with the vote that is added given to the first class."""
+    change = (votes.other_counts - votes.counts)[:, [1, 0, *range(2, votes.counts.shape[1])]]
+    return dataclasses.replace(votes, name=f"{votes.name}, gained", other_counts=votes.counts + change)
+
+
+def worst_gap(law: NoisyMaxLaw, score: Score, num_queries: int, move: Move = REPLACEMENT) -> WorstPair:
     """Return the contested votes of largest score."""
-    gaps = sorted({1 + round(step * 2**0.5 * law.scale) for step in GAPS})
+    gaps = sorted({sum(move) - 1 + round(step * 2**0.5 * law.scale) for step in GAPS})  # the least gap splits a query
     tests = (0.0,) if law.test_scale is None else (-1.0, 0.0, 1.0, 3.0)
-    found = (votes_of_gap(law, gap, num_queries, clear=clear) for gap, clear in itertools.product(gaps, tests))
-    exact = ((votes, session_outcomes(law, *votes.sides, width=1e-4, largest=20_000)) for votes in found)
+
+    def found() -> Iterator[NeighbourVotes]:
+        for rivals, gap, clear in itertools.product((1,) if move.lost or len(tests) > 1 else RIVALS, gaps, tests):
+            votes = votes_of_gap(law, gap, num_queries, clear=clear, move=move, rivals=rivals)
+            yield from (votes,) if move.lost else (votes, first_gains(votes))
+
+    exact = ((votes, session_outcomes(law, *votes.sides, width=1e-4, largest=20_000)) for votes in found())
     return worst_of(score, ((votes.name, outcomes, votes.sides) for votes, outcomes in exact))
 
 
@@ -208,7 +229,7 @@ class NoisyMaxUnderTest(MechanismUnderTest):
     def worst(self, score: Score, *, brief: bool = False) -> WorstPair:
         """Return the worst contested votes."""
         del brief
-        return worst_gap(self.law, score, int(self.law.max_asked or self.law.max_answers))
+        return worst_gap(self.law, score, int(self.law.max_asked or self.law.max_answers), self.move)
 
     def pressing(self) -> Integers:
         """Return clear queries, so that each is answered."""

@@ -9,6 +9,8 @@ how much one teacher moves everything that is released. The exact law takes thos
 | one_answer_more | a cap on answers that is one too high |
 | pays_for_votes_before_only | few votes: B is paid for, and 2 B counts move |
 | pays_for_1_of_4, pays_for_2_of_4 | scores: |a - b|^2 is taken for |a|^2, or for |a|^2 + |b|^2 |
+| votes_replaced | neighbours replace votes, and the claim is that they only add or withdraw them |
+| voter_counted_twice | a voter has two votes on a query, under the same claim |
 | votes_forgotten_between_calls | few votes: B is enforced in each call, not over all of them |
 | part_of_a_round_twice | scores: queries of a round are answered separately, and again |
 | rounded_to_nearest | scores: integer steps to nearest, which may make a vector longer |
@@ -36,13 +38,14 @@ from teacher_student.arguments import ArgumentError, Floats, Integers
 from teacher_student.auditing import checks, sampled
 from teacher_student.auditing.laws import IntegerLaw, discrete_gaussian
 from teacher_student.auditing.outcomes import Outcomes
-from teacher_student.auditing.pairs import Score, WorstPair, worst_of
+from teacher_student.auditing.pairs import MOVES, REPLACEMENT, Move, Score, WorstPair, worst_of
 from teacher_student.auditing.sampled import Agreement
-from teacher_student.auditing.under_test import AuditConfig, Check, CheckResult, MechanismUnderTest
+from teacher_student.auditing.under_test import AuditConfig, Check, CheckResult, MechanismUnderTest, change_of
 from teacher_student.auditing.wrapped_noise import SharedNoise, SilentNoise
 from teacher_student.labels import HALTED
 from teacher_student.mechanisms.interface import State, build_mechanism
 from teacher_student.mechanisms.noisy_sums import from_codes
+from teacher_student.privacy.parameters import REPLACED
 
 STEPS = 64
 """Integer steps in which scores are summed; a second definition on purpose."""
@@ -120,11 +123,13 @@ class Teachers(ABC):
     Attributes:
         claimed: the parameters whose guarantee is claimed.
         epsilon, delta: the claim, from which sessions calibrate themselves.
+        move: what the one teacher may do to the counts of a query.
     """
 
     claimed: Any
     epsilon: float
     delta: float
+    move: Move = REPLACEMENT
 
     @property
     @abstractmethod
@@ -174,16 +179,23 @@ class VotingTeachers(Teachers):
 
     @property
     def most(self) -> int:
-        """One count of a query loses a vote and one gains it; with a cap on votes, those before and those after."""
+        """One count of a query loses a vote and one gains it; with a cap on votes, those before and those after.
+
+        Where votes are only added or withdrawn, there is no vote before or none after.
+        """
         answers, cap = self.claimed.max_answers, self.claimed.votes_per_teacher
-        counts = answers * (2 if self.claimed.num_classes > 1 else 1)
-        return counts if cap is None else min(counts, 2 * cap)
+        sides = sum(MOVES[change_of(self.claimed)])
+        counts = answers * min(sides, self.claimed.num_classes)
+        return counts if cap is None else min(counts, sides * cap)
 
     def pairs(self) -> Iterable[tuple[str, Integers, Integers]]:
         """Yield votes (queries,) on more queries than are answered."""
         queries = self.claimed.max_answers + 2
         zero, none = np.zeros(queries, dtype=np.int64), np.full(queries, -1, dtype=np.int64)
         other = zero + 1 if self.claimed.num_classes > 1 else none
+        if not self.move.lost:
+            yield "one voter withdraws", zero, none
+            return
         yield "one teacher changes sides", zero, other
         yield "one teacher falls silent", zero, none
         if self.claimed.votes_per_teacher is not None:
@@ -192,16 +204,27 @@ class VotingTeachers(Teachers):
             yield "one teacher votes on other queries", np.where(odd, -1, zero), np.where(odd, last, -1)
 
     def released(self, answers: Integers) -> Integers:
-        """Return the counts of sessions in which two more teachers vote for class 0."""
-        table = np.stack([answers, np.zeros_like(answers), np.zeros_like(answers)], axis=1)
+        """Return the counts of sessions in which two more teachers vote for class 0.
+
+        Where a voter is counted twice, it stands in two columns.
+        """
+        table = np.stack([*[answers] * self.move.gained, np.zeros_like(answers), np.zeros_like(answers)], axis=1)
         calls = np.split(table, [(self.claimed.max_answers + 1) // 2])
         sessions = [[call] for call in calls] if self.forgets else [calls]
         return np.concatenate([self.sums_of(self._session(), rows) for rows in sessions])[: self.claimed.max_answers]
 
     def _session(self) -> FractionSession:
         spec = self.claimed
-        few = {"votes_per_teacher": spec.votes_per_teacher, "num_teachers": 3, "noise": SilentNoise()}
-        return FractionSession(spec.num_classes, self.epsilon, self.delta, spec.max_answers, **few)
+        return FractionSession(
+            spec.num_classes,
+            self.epsilon,
+            self.delta,
+            spec.max_answers,
+            num_teachers=self.move.gained + 2,
+            votes_per_teacher=spec.votes_per_teacher,
+            vote_change=change_of(spec),
+            noise=SilentNoise(),
+        )
 
     def broken(self) -> dict[str, Teachers]:
         """Return the cap that is not enforced over calls, if there is one that can be reached."""
@@ -299,14 +322,20 @@ class SumsUnderTest(MechanismUnderTest):
         """Return the mechanism itself with its hostile teachers.
 
         Raises:
-            ArgumentError: its hostile teachers are not defined here.
+            ArgumentError: its hostile teachers are not defined here, or their session has no such claim.
         """
+        if spec.releases == "scores" and change_of(spec) != REPLACED:  # a session of scores has no option vote_change
+            raise ArgumentError(f"vote_change must be {REPLACED} for an audit of {spec.mechanism}, got {change_of(spec)!r}")
         if spec.mechanism not in TEACHERS:
             raise ArgumentError(
                 f"mechanism must be one whose worst neighbours the audit knows ({', '.join(TEACHERS)}), got {spec.mechanism}; "
                 "add them to teacher_student.auditing.sums"
             )
-        return cls.of(spec, teachers=TEACHERS[spec.mechanism](spec, epsilon, delta))
+        return cls.of(spec, teachers=TEACHERS[spec.mechanism](spec, epsilon, delta, MOVES[change_of(spec)]))
+
+    def moved(self, name: str, move: Move) -> Self:
+        """Return the mutant whose neighbours make this move, which the claim does not cover."""
+        return dataclasses.replace(super().moved(name, move), teachers=dataclasses.replace(self.teachers, move=move))
 
     def mutants(self) -> list[Self]:
         """Add broken sessions, and noise that the classes of a query share."""

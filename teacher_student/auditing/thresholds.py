@@ -2,7 +2,9 @@
 
 | mutant | mistake | where it comes from |
 |---|---|---|
-| sensitivity_two | distance = max(0, gap - 1), which one vote moves by 2 | printed in A_subSamp, line 5 |
+| sensitivity_two | distance = max(0, gap - 1), which a vote that turns into another moves by 2 | printed in A_subSamp, line 5 |
+| votes_replaced | the same under the claim that votes are only added or withdrawn | teachers of several records; replace_one |
+| voter_counted_twice | two votes of one voter on a query, under the same claim | a person with two records |
 | one_payment_more | the loop goes on while c <= T: T + 1 payments | printed in A_sparseVec and A_OQR, line 2 |
 | threshold_redrawn | the threshold redrawn after a payment; the accountant pays for one draw | two calibrations confused |
 | noise_halved | both scales halved | factor 2 lost |
@@ -14,6 +16,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
@@ -25,6 +28,9 @@ from teacher_student.arguments import Integers
 from teacher_student.auditing import checks, sampled
 from teacher_student.auditing.exact import ThresholdLaw, outcomes
 from teacher_student.auditing.pairs import (
+    MOVES,
+    REPLACEMENT,
+    STATISTICS,
     Score,
     Statistic,
     WorstPair,
@@ -36,11 +42,14 @@ from teacher_student.auditing.pairs import (
     worst_flips,
 )
 from teacher_student.auditing.sampled import Agreement
-from teacher_student.auditing.under_test import AuditConfig, Check, CheckResult, MechanismUnderTest
+from teacher_student.auditing.under_test import AuditConfig, Check, CheckResult, MechanismUnderTest, change_of
 from teacher_student.auditing.wrapped_noise import ReusedNoise
 from teacher_student.labels import ABSTAIN
 from teacher_student.mechanisms.interface import Mechanism, State
 from teacher_student.mechanisms.noise import Noise
+
+SMALL = 6
+"""Votes for a class from 0 to this, less one, in the tables of three classes that `sensitivity` goes through."""
 
 SHARES = (0.25, 0.5, 0.75)
 """Shares of the cutoff that the long sessions of `comparisons` are expected to spend."""
@@ -66,10 +75,25 @@ class _SensitivityTwo:
         return self.inner.halted(state)
 
 
+def sensitivity(test: ThresholdUnderTest, config: AuditConfig) -> CheckResult:
+    """One voter moves the distance by at most 1, and it is 0 on both sides where the winner changes: all small votes, exactly."""
+    del config
+    seen = {counts: test.statistic(np.array(counts)) for counts in itertools.product(range(SMALL + 2), repeat=3)}
+    moved, split, own = 0, 0, list(itertools.permutations((test.move.gained, -test.move.lost, 0)))
+    for counts in itertools.product(range(SMALL), repeat=3):
+        (winner, distance), others = seen[counts], [tuple(np.add(counts, change).tolist()) for change in own]
+        for other_winner, other_distance in (seen[other] for other in others if min(other) >= 0):
+            moved = max(moved, abs(distance - other_distance))
+            split = max(split, distance, other_distance) if winner != other_winner else split
+    measured = f"{moved}, and {split} where the winner changes"
+    return CheckResult(test.name, "sensitivity", "1, and 0 where the winner changes", measured, moved <= 1 and split == 0)
+
+
 def exact_release(test: ThresholdUnderTest, config: AuditConfig) -> CheckResult:
     """Divergence with every query split, against the stated probability of the failure event."""
     stated = float(test.spec.release_delta)
-    exact = outcomes(test.law, all_split(test.law.cutoff).seen(test.statistic)).worst_divergence(config.epsilon)
+    split = all_split(test.law.cutoff, move=test.move).seen(test.statistic)
+    exact = outcomes(test.law, split).worst_divergence(config.epsilon)
     passed = exact.upper <= stated * (1 + 1e-6) + 1e-12
     return CheckResult(test.name, "exact release", f"delta {stated:.3e}", f"delta {exact.lower:.3e}", passed)
 
@@ -103,7 +127,7 @@ def threshold_noise(test: ThresholdUnderTest, config: AuditConfig) -> CheckResul
 def sampled_release(test: ThresholdUnderTest, config: AuditConfig) -> CheckResult:
     """Number of sessions over split queries that release a label, against the stated probability: one-sided binomial."""
     stated = float(test.spec.release_delta)
-    labels = test.sessions(all_split(test.spec.cutoff).counts, config.trials, config)
+    labels = test.sessions(all_split(test.spec.cutoff, move=test.move).counts, config.trials, config)
     leaked = int((labels >= 0).any(axis=1).sum())
     p_value = float(stats.binom.sf(leaked - 1, config.trials, stated))
     measured = f"{leaked} of {config.trials} sessions, p {p_value:.1e}"
@@ -112,11 +136,12 @@ def sampled_release(test: ThresholdUnderTest, config: AuditConfig) -> CheckResul
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ThresholdUnderTest(MechanismUnderTest):
-    """A sparse vector of halved distances under test; `statistic` gives the distance of one query's counts."""
+    """A sparse vector of distances under test; `statistic` gives the distance of one query's counts."""
 
     SESSIONS = 1 + 1 + 2 * checks.BOUND_SESSIONS + 1 + len(SHARES)
     CHECKS: ClassVar[tuple[Check, ...]] = (
         checks.exact_divergence,
+        sensitivity,
         exact_release,
         checks.cap,
         checks.draws,
@@ -127,6 +152,11 @@ class ThresholdUnderTest(MechanismUnderTest):
     )
 
     statistic: Statistic = halved_distance
+
+    @classmethod
+    def of(cls, spec: Any, **fields: Any) -> Self:
+        """Return the mechanism itself as a subject, with the distance that it uses."""
+        return super().of(spec, **{"statistic": STATISTICS[change_of(spec)], **fields})
 
     @classmethod
     def law_of(cls, spec: Any) -> ThresholdLaw:
@@ -141,10 +171,10 @@ class ThresholdUnderTest(MechanismUnderTest):
 
     def mutants(self) -> list[Self]:
         """Add a distance of sensitivity 2, and noise that is kept or redrawn where it must not be."""
-        doubled = dataclasses.replace(
-            self, name="sensitivity_two", mechanism=_SensitivityTwo(self.mechanism), statistic=printed_distance
-        )
-        found = [doubled, *super().mutants()]
+        found = super().mutants()
+        if self.move == REPLACEMENT:  # `votes_replaced` is this mistake where the whole gap is right
+            doubled = _SensitivityTwo(self.mechanism)
+            found.insert(0, dataclasses.replace(self, name="sensitivity_two", mechanism=doubled, statistic=printed_distance))
         if self.spec.redraw:
             return found
         law = dataclasses.replace(self.law, reuse=True)
@@ -154,11 +184,11 @@ class ThresholdUnderTest(MechanismUnderTest):
     def worst(self, score: Score, *, brief: bool = False) -> WorstPair:
         """Return the worst flips; fewer are tried if `brief`."""
         limits: dict[str, Any] = {"ups": (0, 5), "downs": (self.law.cutoff,)} if brief else {}
-        return worst_flips(self.law, score, statistic=self.statistic, **limits)
+        return worst_flips(self.law, score, statistic=self.statistic, move=self.move, **limits)
 
     def pressing(self) -> Integers:
         """Return split queries, which are hardly ever answered."""
-        return all_split(4 * self.spec.cutoff + 8).counts
+        return all_split(4 * self.spec.cutoff + 8, move=self.move).counts
 
     def drawing(self) -> Integers:
         """Return random votes, some of them clear."""
@@ -175,11 +205,11 @@ class ThresholdUnderTest(MechanismUnderTest):
 
     def comparisons(self, config: AuditConfig) -> Iterator[Callable[[float], Agreement]]:
         """Yield the transcripts of short sessions, then counts over long ones."""
-        law = ThresholdLaw.of(self.spec)
+        law, claimed = ThresholdLaw.of(self.spec), MOVES[change_of(self.spec)]
         near = distance_for(law, 6, 0.5)
 
         def sessions(distance: int, length: int) -> Integers:
-            return self.sessions(flipping([(distance, 0)] * length).counts, config.trials, config)
+            return self.sessions(flipping([(distance, 0)] * length, move=claimed).counts, config.trials, config)
 
         def long_sessions(share: float, false_alarm: float) -> Agreement:
             length = 12 * law.cutoff

@@ -14,10 +14,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from teacher_student.arguments import Integers
-from teacher_student.auditing.pairs import Score, WorstPair
+from teacher_student.auditing.pairs import MOVES, REPLACEMENT, Move, Score, WorstPair
 from teacher_student.auditing.sampled import Agreement
 from teacher_student.mechanisms.interface import Mechanism, State, build_mechanism
 from teacher_student.mechanisms.noise import Noise
+from teacher_student.privacy.parameters import REPLACED
 
 CLAIMED = "claimed"
 """Name of the mechanism itself in the table."""
@@ -59,12 +60,21 @@ class AuditConfig:
             self.progress(sessions)
 
 
+WRONG_MOVES = {"votes_replaced": REPLACEMENT, "voter_counted_twice": Move(2, 0)}
+"""Neighbours of mutants that claim that votes are only added or withdrawn: the vote of a shard of several records turns into
+another one (as every vote does under `replace_one`), and both records of one person vote on the same queries."""
+
 Check = Callable[[Any, AuditConfig], CheckResult]
 """One check: a mechanism under test in, a row of the table out."""
 
 
 def _honest(noise: Noise) -> Noise:
     return noise
+
+
+def change_of(spec: Any) -> str:
+    """Return what a neighbour may do to a vote under the claim of `spec`."""
+    return str(getattr(spec, "vote_change", REPLACED))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,6 +87,7 @@ class MechanismUnderTest(ABC):
         spec: the parameters whose guarantee is claimed for it.
         law: the law of what is run.
         tamper: changes the noise that the mechanism is given.
+        move: what a neighbour does to the counts of a query; what the spec claims, unless a mutant does more.
     """
 
     SESSIONS: ClassVar[int]
@@ -90,6 +101,7 @@ class MechanismUnderTest(ABC):
     spec: Any
     law: Any
     tamper: Callable[[Noise], Noise] = _honest
+    move: Move = REPLACEMENT
 
     @classmethod
     @abstractmethod
@@ -104,7 +116,7 @@ class MechanismUnderTest(ABC):
     @classmethod
     def of(cls, spec: Any, **fields: Any) -> Self:
         """Return the mechanism itself as a subject."""
-        return cls(mechanism=cls.build(spec), spec=spec, law=cls.law_of(spec), **fields)
+        return cls(mechanism=cls.build(spec), spec=spec, law=cls.law_of(spec), move=MOVES[change_of(spec)], **fields)
 
     def running(self, name: str, actual: Any) -> Self:
         """Return the mutant that runs on other parameters than it claims."""
@@ -115,8 +127,15 @@ class MechanismUnderTest(ABC):
         return dataclasses.replace(self, name=name, law=law, tamper=lambda noise: source(noise, *options))
 
     def mutants(self) -> list[Self]:
-        """Return the mutants that the spec names; a family adds its own."""
-        return [self.running(name, actual) for name, actual in self.spec.mutants().items()]
+        """Return the mutants that the spec names, and neighbours that do more than it claims; a family adds its own."""
+        found = [self.running(name, actual) for name, actual in self.spec.mutants().items()]
+        if change_of(self.spec) == REPLACED:
+            return found
+        return [*found, *(self.moved(name, move) for name, move in WRONG_MOVES.items())]
+
+    def moved(self, name: str, move: Move) -> Self:
+        """Return the mutant whose neighbours make this move, which the claim does not cover."""
+        return dataclasses.replace(self, name=name, move=move)
 
     @abstractmethod
     def worst(self, score: Score, *, brief: bool = False) -> WorstPair:

@@ -199,8 +199,8 @@ class ConfidentGNMax(GaussianCost, NoisyMaxParameters):
 
     @classmethod
     def audit_options(cls, cutoff: int, num_queries: int | None, **options: Any) -> dict[str, Any]:
-        """Add sessions of `cutoff` answers and a threshold of 40 votes."""
-        return {"threshold": 40, **super().audit_options(cutoff, num_queries, **options)}
+        """Add sessions of `cutoff` answers, a threshold of 40 votes, and so few tests that a wrong cost of answers shows."""
+        return {"threshold": 40, "test_share": 0.25, **super().audit_options(cutoff, num_queries, **options)}
 
     def mutants(self) -> dict[str, Self]:
         """Add a test with too little noise."""

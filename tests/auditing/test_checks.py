@@ -10,12 +10,13 @@ import pytest
 from teacher_student.arguments import ArgumentError
 from teacher_student.auditing import checks
 from teacher_student.auditing.audit import under_test
-from teacher_student.auditing.pairs import NeighbourVotes, all_split, random_votes
+from teacher_student.auditing.pairs import MOVES, NeighbourVotes, all_split, random_votes
 from teacher_student.auditing.thresholds import ThresholdUnderTest, threshold_kept
 from teacher_student.auditing.under_test import AuditConfig
 from teacher_student.mechanisms import GeneratorNoise, SystemNoise
 from teacher_student.mechanisms.interface import Mechanism
 from teacher_student.privacy import calibrate, registry
+from teacher_student.privacy.parameters import WITHDRAWN
 
 MECHANISMS = ["stability", "stability_paper", "stability_redraw", "stability_laplace"]
 
@@ -91,3 +92,14 @@ def test_neighbours_differ_by_one_vote():
         all_split(3, num_teachers=10)
     votes = random_votes(np.random.default_rng(0), 30, 9, 3)
     assert (np.abs(votes.counts - votes.other_counts).sum(axis=1) <= 2).all()
+
+
+def test_neighbours_that_withdraw_a_vote_replace_none():
+    with pytest.raises(ArgumentError, match="one teacher's vote"):
+        NeighbourVotes("replaced", np.array([[5, 2]]), np.array([[4, 3]]), MOVES[WITHDRAWN])
+    with pytest.raises(ArgumentError, match="one teacher's vote"):  # the voter is in D' on every query, never in D on one
+        NeighbourVotes("both ways", np.array([[5, 2], [5, 2]]), np.array([[6, 2], [4, 2]]), MOVES[WITHDRAWN])
+    votes = random_votes(np.random.default_rng(0), 30, 9, 3, move=MOVES[WITHDRAWN])
+    assert set(np.unique(votes.other_counts.astype(int) - votes.counts)) == {0, 1}
+    split = all_split(1, move=MOVES[WITHDRAWN])
+    assert [split.counts.tolist(), split.other_counts.tolist()] == [[[5, 5]], [[5, 6]]]

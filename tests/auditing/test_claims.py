@@ -7,6 +7,8 @@ import pytest
 
 from teacher_student.auditing.exact import ThresholdLaw, outcomes
 from teacher_student.auditing.pairs import (
+    MOVES,
+    STATISTICS,
     all_split,
     exact_epsilon,
     flipping,
@@ -17,6 +19,7 @@ from teacher_student.auditing.pairs import (
 )
 from teacher_student.mechanisms import distance_to_instability
 from teacher_student.privacy import calibrate
+from teacher_student.privacy.parameters import REPLACED, WITHDRAWN
 
 MECHANISMS = ["stability", "stability_paper", "stability_redraw", "stability_laplace"]
 POINTS = [(1, 1.0, 1e-5), (2, 2.0, 1e-3), (3, 0.5, 1e-6), (2, 4.0, 1e-2)]
@@ -91,15 +94,28 @@ def test_renyi_divergence_is_within_the_accountants(cutoff, epsilon, delta):
         assert all(exact.renyi(order) <= limit * (1 + 1e-9) for order, limit in zip(orders, bound, strict=True))
 
 
+@pytest.mark.parametrize("mechanism", ["stability", "stability_laplace"])
+def test_the_whole_gap_is_within_the_claim_where_votes_are_withdrawn_and_not_where_they_are_replaced(mechanism):
+    epsilon, delta = 1.0, 1e-3
+    law = ThresholdLaw.of(_calibrated(mechanism, 2, epsilon, delta))
+    options = {"ups": (0, 5), "downs": (2, 4), "statistic": printed_distance}
+    withdrawn, replaced = (worst_flips(law, exact_epsilon(delta), **options, move=MOVES[name]) for name in (WITHDRAWN, REPLACED))
+    assert withdrawn.outcomes.worst_divergence(epsilon).upper <= delta
+    assert replaced.outcomes.worst_divergence(epsilon).lower > 2 * delta
+
+
 def test_flips_have_the_stated_distances():
     seen = flipping([(5, +1), (3, -1), (4, 0)]).seen(halved_distance)
     assert [(query.distance, query.other_distance) for query in seen] == [(5, 6), (3, 2), (4, 4)]
     printed = flipping([(5, +1), (3, -1)]).seen(printed_distance)
     assert [query.other_distance - query.distance for query in printed] == [2, -2]
+    withdrawn = flipping([(5, +1), (3, -1), (4, 0)], move=MOVES[WITHDRAWN]).seen(printed_distance)
+    assert [(query.distance, query.other_distance) for query in withdrawn] == [(5, 6), (3, 2), (4, 4)]
 
 
 def test_the_statistic_of_the_audit_is_that_of_the_mechanism():
     generator = np.random.default_rng(3)
     counts = generator.integers(0, 12, size=(300, 4))
-    winner, distance = distance_to_instability(counts)
-    assert [halved_distance(row) for row in counts] == list(zip(winner.tolist(), distance.tolist(), strict=True))
+    for moved, statistic in ((2, STATISTICS[REPLACED]), (1, STATISTICS[WITHDRAWN])):
+        winner, distance = distance_to_instability(counts, moved)
+        assert [statistic(row) for row in counts] == list(zip(winner.tolist(), distance.tolist(), strict=True))

@@ -16,7 +16,7 @@ from teacher_student.privacy import calibrate
 # the claim (more noise on the queries; less on the threshold, which the accountant over-estimates at this cutoff): those must be
 # heard in the draws.
 REJECTED_BY = {
-    "sensitivity_two": {"exact divergence", "sampled law"},
+    "sensitivity_two": {"exact divergence", "sensitivity", "sampled law"},
     "one_payment_more": {"exact release", "cap", "sampled law"},
     "noise_halved": {"exact divergence", "draws", "threshold noise", "sampled law"},
     "threshold_scale_0.7": {"draws", "threshold noise"},
