@@ -27,6 +27,7 @@ SHORTENINGS = {
     "blobs": "data.num_private=1000 data.num_public=50 data.num_evaluation=50",
     "digits": "",
     "digits_local": "",
+    "digits_local_labels": "",
     "digits_frozen": "data.view.encoder.steps=2 mechanism.votes_per_teacher=12",
     "mnist": "+data.num_public=30",
     "mnist_local": "+data.num_public=30 data.view.components=null learner.votes=1 queries.total=10",

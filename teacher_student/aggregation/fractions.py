@@ -25,6 +25,7 @@ class FractionSession(Session[FractionRelease]):
         delta: for all answers of the session together.
         max_answers: queries that are answered at most; each is paid for, however clear the vote.
         num_teachers: how many vote, a public number, by which counts are divided. It holds for all calls and restarts.
+        num_teachers_is_public: False if `num_teachers` is only an order of magnitude of the votes on a query; see `LabelSession`.
         votes_per_teacher: queries of the session on which one teacher votes at most, for much less noise (see below); None: all.
         vote_change: "withdrawn" if every teacher is itself protected, one record or one owner; see `privacy.parameters.VoteSpec`.
         state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
@@ -59,6 +60,7 @@ class FractionSession(Session[FractionRelease]):
         max_answers: int,
         *,
         num_teachers: int | None = None,
+        num_teachers_is_public: bool = True,
         votes_per_teacher: int | None = None,
         vote_change: str = REPLACED,
         state: str | os.PathLike[str] | None = None,
@@ -78,7 +80,8 @@ class FractionSession(Session[FractionRelease]):
         )
         assert isinstance(parameters, NoisyFraction)
         self._parameters = parameters
-        votes = voters(num_classes, num_teachers, neighbours, vote_change, votes_per_teacher)
+        public = {"num_teachers_is_public": num_teachers_is_public}
+        votes = voters(num_classes, num_teachers, neighbours, vote_change, votes_per_teacher, **public)
         kept = SessionOptions(state, noise, neighbours, account, hyperparameters)
         super().__init__(parameters, votes, FractionRelease, epsilon=epsilon, delta=delta, options=kept)
 
@@ -129,7 +132,8 @@ def label_fractions(
     if num_teachers is None:
         check_table(predictions, counts, classes, None)  # refuses, and names the shape
     relation, change = options.get("neighbours", "add_remove"), options.get("vote_change", REPLACED)
-    asked = len(voters(classes, num_teachers, relation, change, votes_per_teacher).check(predictions, counts))
+    public = {"num_teachers_is_public": options.get("num_teachers_is_public", True)}
+    asked = len(voters(classes, num_teachers, relation, change, votes_per_teacher, **public).check(predictions, counts))
     cap = asked if max_answers is None else positive_integer("max_answers", max_answers, maximum=asked)
     options |= {"num_teachers": num_teachers, "votes_per_teacher": votes_per_teacher}
     with FractionSession(classes, epsilon, delta, cap, **options) as session:

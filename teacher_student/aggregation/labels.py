@@ -31,6 +31,8 @@ class LabelSession(Session[Release]):
         state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
         num_queries: most queries ever asked; some calibrations need it and answer no more.
         num_teachers: how many vote, a public number. Must be given; it holds for all calls and restarts.
+        num_teachers_is_public: False if `num_teachers` is only an order of magnitude of the votes on a query, as where records
+            choose the queries on which they vote. Counts are not compared with it then.
         options: further options of the calibration, such as threshold_ratio. vote_change="withdrawn" states that each
             teacher is itself the protected unit: one record, or one owner.
 
@@ -56,9 +58,11 @@ class LabelSession(Session[Release]):
         hyperparameters: str = "fixed",
         num_queries: int | None = None,
         num_teachers: int | None = None,
+        num_teachers_is_public: bool = True,
         **options: Any,
     ) -> None:
-        votes = voters(num_classes, num_teachers, neighbours, options.get("vote_change"))
+        change = options.get("vote_change")
+        votes = voters(num_classes, num_teachers, neighbours, change, num_teachers_is_public=num_teachers_is_public)
         kept = SessionOptions(state, noise, neighbours, account, hyperparameters)
         spec = _calibrated(mechanism, epsilon, delta, cutoff, num_queries, votes, **options)
         super().__init__(spec, votes, Release, epsilon=epsilon, delta=delta, options=kept)
@@ -140,7 +144,8 @@ def label(
     if num_teachers is None:
         check_votes(predictions, counts, classes, None)  # refuses, and names the shape
     relation, change = options.get("neighbours", "add_remove"), options.get("vote_change")
-    votes = voters(classes, num_teachers, relation, change).check(predictions, counts)
+    public = options.get("num_teachers_is_public", True)
+    votes = voters(classes, num_teachers, relation, change, num_teachers_is_public=public).check(predictions, counts)
     options |= {"num_queries": len(votes), "num_teachers": num_teachers}
     with LabelSession(classes, epsilon, delta, cutoff, mechanism, **options) as session:
         request = _request(session.statistic, len(votes), epsilon, delta)

@@ -11,7 +11,7 @@ import numpy as np
 
 from teacher_student.aggregation.statistic import MOST_TEACHERS, Statistic, Table, check_num_teachers, empty_table
 from teacher_student.aggregation.store import UsedVotes
-from teacher_student.arguments import ArgumentError, Integers, integer_matrix, positive_integer, vote_counts
+from teacher_student.arguments import ArgumentError, Integers, integer_matrix, positive_integer, true_or_false, vote_counts
 from teacher_student.labels import ABSTAIN
 from teacher_student.privacy.parameters import WITHDRAWN
 
@@ -35,8 +35,8 @@ class Votes(Statistic):
         num_teachers: how many vote, a public number.
         votes_per_teacher: queries of a session on which one teacher votes at most; None for all. `reduce` enforces it; see
             `fractions.FractionSession`.
-        number_is_private: whether `num_teachers` is only an order of magnitude, because every teacher is a private record. Counts
-            are not compared with it then: a refusal would depend on the number of records.
+        number_is_private: whether `num_teachers` is only an order of magnitude, because every teacher is a private record, or
+            because teachers choose where they vote. Counts are not compared with it then: a refusal would depend on records.
     """
 
     num_classes: int
@@ -94,13 +94,20 @@ class Votes(Statistic):
 
 
 def voters(
-    num_classes: int, num_teachers: object, neighbours: object, vote_change: object, votes_per_teacher: int | None = None
+    num_classes: int,
+    num_teachers: object,
+    neighbours: object,
+    vote_change: object,
+    votes_per_teacher: int | None = None,
+    *,
+    num_teachers_is_public: object = True,
 ) -> Votes:
     """Return the statistic of a session on votes; the arguments are the session's.
 
-    Where every teacher is a record that may be added or removed, the number of teachers is private.
+    Where every teacher is a record that may be added or removed, the number of teachers is private whatever is said of it.
     """
-    private = vote_change == WITHDRAWN and neighbours == "add_remove"
+    public = true_or_false("num_teachers_is_public", num_teachers_is_public)
+    private = not public or (vote_change == WITHDRAWN and neighbours == "add_remove")
     return Votes(positive_integer("num_classes", num_classes), check_num_teachers(num_teachers), votes_per_teacher, private)
 
 

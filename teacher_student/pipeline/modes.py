@@ -92,7 +92,7 @@ class HardLabels(Mode):
             cutoff=privacy.cutoff,
             mechanism=privacy.mechanism,
             num_queries=self.asked,
-            **{**self.common(state, account), **self.vote_change, **privacy.options},
+            **{**self.common(state, account), **self.vote_options, **privacy.options},
         )
 
     def collect_votes(self, run: Run, teachers: Teachers, advance: Advance, ranks: Ranks, number: int = 0) -> Table:
@@ -306,7 +306,7 @@ class Fractions(Mode):
             max_answers=self.asked * self.rounds,
             votes_per_teacher=None if few is None else few * self.rounds,
             **self.common(state, account),
-            **self.vote_change,
+            **self.vote_options,
         )
 
     @property

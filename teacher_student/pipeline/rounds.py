@@ -116,10 +116,12 @@ class Mode(ABC):
         return teachers if records is None else max(1, teachers * min(records.votes, self.asked) // self.asked)
 
     @property
-    def vote_change(self) -> dict[str, Any]:
-        """The option of the mechanism if no neighbour replaces a vote: every voter is itself protected."""
-        own = self.settings.record_voters is not None and self.neighbours in WITHDRAWING
-        return {"vote_change": WITHDRAWN} if own else {}
+    def vote_options(self) -> dict[str, Any]:
+        """Options of a session if records vote: how many do on a point is private, and votes may be withdrawn alone."""
+        if self.settings.record_voters is None:
+            return {}
+        own = self.neighbours in WITHDRAWING  # every voter is itself protected
+        return {"num_teachers_is_public": False, **({"vote_change": WITHDRAWN} if own else {})}
 
     def common(self, state: Path | None, account: Account | None) -> dict[str, Any]:
         """Return the arguments that the sessions of all modes take."""

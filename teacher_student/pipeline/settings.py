@@ -34,7 +34,7 @@ MOST_TEACHERS = 10**7
 
 _OF_THE_RUN = {
     *("epsilon", "delta", "cutoff", "neighbours", "hyperparameters", "num_classes", "num_teachers", "num_queries", "vote_change"),
-    *("state", "noise", "account"),
+    *("num_teachers_is_public", "state", "noise", "account"),
 }
 """Arguments of sessions that are not options of a mechanism: a wrong relation or `vote_change` would make a certificate false."""
 

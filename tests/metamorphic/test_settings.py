@@ -58,6 +58,10 @@ CASES: dict[str, tuple[str, str]] = {
         "experiment=digits_frozen data.view.components=8 data.view.encoder.steps=2 mechanism.votes_per_teacher=12",
     ),
     "experiment digits_local": ("digits", "experiment=digits_local data.view.components=8"),
+    "experiment digits_local_labels": (
+        "digits",
+        "experiment=digits_local_labels data.view.view.components=8 data.view.number=25 queries.total=20",
+    ),
     "experiment mnist_local": (
         "mnist",
         f"experiment=mnist_local data.view.components=null learner.votes=1 queries.total=10 {SMALL_STUDENT}",
@@ -74,7 +78,7 @@ CASES: dict[str, tuple[str, str]] = {
 
 KINDS = ("stability", "exponential", "noisy_fraction", "noisy_scores", "few_votes")
 """A mechanism of each kind: those of one kind see the same votes in the same code."""
-LABELS_ONLY = {"experiment adult_label_private"}
+LABELS_ONLY = {"experiment adult_label_private", "experiment digits_local_labels"}
 """Cases in which features and number of the records are public: only a label may change and nothing show."""
 
 DEFAULT = {

@@ -149,10 +149,51 @@ def test_a_run_says_the_relation_itself(option):
         settings_from_config(compose("run", ["experiment=blobs", f"+mechanism.{option}"]))
 
 
-def test_the_number_of_records_refuses_nothing(tmp_path):
-    """Whoever states ten records has a run like others: the number is private."""
-    few = functools.partial(settings, "teachers.number=10", "privacy.epsilon=4")
-    assert run(few(), tmp_path / "run").release.answered.any()
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("answers", ["labels", "counts"])
+def test_the_number_of_votes_refuses_nothing(relation, answers, tmp_path):
+    """Whoever states ten records has a run like others: how many vote on a point is private, whatever the relation."""
+    few = functools.partial(settings, "teachers.number=10", "privacy.epsilon=4", f"privacy.neighbours={relation}")
+    words = [] if answers == "labels" else ["mechanism=noisy_fraction", "queries.order=file"]
+    result = run(few(*words), tmp_path / "run")
+    assert result.release.answered.any()
+    assert result.release.certificate.used["num_teachers"] == 3
+
+
+# Where labels alone are private: the records are the points.
+
+
+def labels_only(*overrides: str) -> RunSettings:
+    return settings("data/view=labels_only", "data.view.number=2000", "queries.total=50", *overrides)
+
+
+def test_a_changed_label_moves_the_votes_of_one_record_from_class_to_class(tmp_path):
+    """The features are public: the points on which a record votes stay, and B votes of each of two classes move."""
+    chosen = labels_only("queries.order=file", "mechanism=noisy_fraction")
+    dataset = chosen.data()
+    labels = dataset.private_labels.copy()
+    labels[7] = (labels[7] + 1) % 3
+    before, after = (
+        counts_of(chosen, dataclasses.replace(dataset, private_labels=given), tmp_path / name).astype(int)
+        for name, given in (("before", dataset.private_labels), ("after", labels))
+    )
+    moved = after - before
+    assert before.sum() == 6 * 3000
+    assert (moved.min(), moved.max(), np.abs(moved).sum()) == (-1, 1, 2 * 6)
+    assert not moved.sum(axis=1).any()
+    assert np.abs(moved).any(axis=1).sum() == 6
+
+
+@pytest.mark.parametrize("mechanism", ["stability", "noisy_fraction"])
+def test_a_run_on_its_own_records_pays_for_replaced_votes(mechanism, tmp_path):
+    words = {"stability": [], "noisy_fraction": ["mechanism=noisy_fraction", "queries.order=file", "learner.votes=3"]}[mechanism]
+    result = run(labels_only("privacy.epsilon=4", *words), tmp_path / "run")
+    certificate = result.release.certificate
+    assert (certificate.neighbours, certificate.parameters.vote_change) == ("label_only", "replaced")
+    if mechanism == "noisy_fraction":
+        assert certificate.parameters.squared_sensitivity == 2 * 3
+    assert result.metrics["accuracy"] > 0.7  # three classes far apart; the noise is fresh
+    assert "under label_only" in verify_folder(tmp_path / "run")
 
 
 def test_representatives_stand_for_their_clusters():

@@ -207,6 +207,11 @@ def test_nothing_refuses_by_the_number_of_voters_where_it_is_private() -> None:
     for public in ({"neighbours": "zero_out", "vote_change": WITHDRAWN}, {}):
         with pytest.raises(ArgumentError, match="counts must add up to at most num_teachers = 61"):
             ts.label(**votes, cutoff=2, **public)
+    private = {"neighbours": "replace_one", "num_teachers_is_public": False}
+    assert (ts.label(**votes, cutoff=2, **private).labels == 0).all()
+    assert ts.label_fractions(**votes, votes_per_teacher=1, **private).certificate.parameters.moved_counts == 2
+    with pytest.raises(ArgumentError, match="num_teachers_is_public must be true or false, got 'no'"):
+        ts.label(**votes, cutoff=2, num_teachers_is_public="no")
 
 
 def test_earlier_releases_are_held_to_the_relation_and_it_is_shown() -> None:
