@@ -16,7 +16,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-PARTS = ("teachers", "profile", "lightning", "votes", "counting", "growth", "mechanisms")
+PARTS = ("teachers", "profile", "lightning", "votes", "counting", "nearest", "growth", "mechanisms")
 HEADERS = {
     "network": "teacher",
     "num_teachers": "k",
@@ -106,7 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results["lightning"] = [teachers.lightning(name, *turns) for name in options.networks or list(teachers.CASES)]
         print_table(console, "What Lightning costs over the bare engine", results["lightning"])
     measures: dict[str, Callable[[int, str], Any]]
-    measures = {"votes": teachers.votes, "counting": teachers.counting, "growth": teachers.growth, "mechanisms": labelling}
+    measures = {"votes": teachers.votes, "counting": teachers.counting}
+    measures |= {"nearest": teachers.nearest, "growth": teachers.growth, "mechanisms": labelling}
     for name, measure in measures.items():
         if name in only:
             rows = measure(*turns)

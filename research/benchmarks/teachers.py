@@ -30,6 +30,7 @@ from teacher_student.teachers import (
 )
 from teacher_student.teachers.chunk import ChunkTrainer, train_chunk
 from teacher_student.teachers.engines import initial_stack
+from teacher_student.teachers.record_voters import IntegerGrid, vote_of_records
 from teacher_student.teachers.records import ShardedRecords
 
 RECORDS = 60_000
@@ -181,6 +182,45 @@ def votes(samples: int, clock: str) -> dict[str, Any]:
 
     seconds = interleaved({"ours": ours, "loop": loop}, samples, clock)
     return {"votes_per_second": 1 / statistics.median(seconds["ours"]), "times_loop": ratio(seconds["loop"], seconds["ours"])}
+
+
+def nearest(samples: int, clock: str, points: int = 10_000, features: int = 100, number: int = 6) -> dict[str, Any]:
+    """Return seconds for the votes of 60,000 records on the 6 points nearest to each; the others do a tenth and are scaled.
+
+    All see the same whole numbers. The shares say how many votes of the tenth are as ours: of points at equal distances, the others
+    may take any, and the distances of `cdist` are rounded.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    generator = np.random.default_rng(0)
+    records, places = (generator.standard_normal((size, features), dtype=np.float32) for size in (RECORDS, points))
+    labels, grid = generator.integers(0, 10, RECORDS), IntegerGrid.fit(places)
+    part, seen = grid.apply(records[: RECORDS // 10]), grid.apply(places)
+
+    def ours(rows: int = RECORDS) -> Any:
+        return vote_of_records(records[:rows], labels[:rows], places, number, num_classes=10)
+
+    def scikit_learn() -> Any:
+        return NearestNeighbors(n_neighbors=number, algorithm="brute").fit(seen).kneighbors(part, return_distance=False)
+
+    def cdist() -> Any:
+        blocks = torch.from_numpy(part).split(1_000)
+        return torch.cat([torch.cdist(block, torch.from_numpy(seen)).topk(number, largest=False).indices for block in blocks])
+
+    def agreeing(found: Any) -> float:
+        counts = np.zeros((points, 10), dtype=np.int64)
+        np.add.at(counts, (np.asarray(found).ravel(), np.repeat(labels[: len(part)], number)), 1)
+        return 1 - np.abs(counts - ours(len(part))).sum() / (2 * counts.sum())
+
+    def share_of(work: Callable[[], Any], done: float) -> Callable[[], float]:
+        return lambda: (work(), done)[1]
+
+    others = {"scikit_learn": scikit_learn, "cdist": cdist}
+    contenders = {"ours": share_of(ours, 1.0), **{name: share_of(work, 0.1) for name, work in others.items()}}
+    seconds = interleaved(contenders, samples, clock)
+    row = {f"{name}_seconds": statistics.median(values) for name, values in seconds.items()}
+    row |= {f"times_{name}": ratio(seconds[name], seconds["ours"]) for name in others}
+    return row | {f"{name}_agrees": agreeing(work()) for name, work in others.items()}
 
 
 def growth(samples: int, clock: str) -> list[dict[str, Any]]:

@@ -76,6 +76,19 @@ def test_two_processes_make_the_run_of_one(tmp_path, sessions):
     assert_as_in_one_process(tmp_path / "two", tmp_path)
 
 
+@pytest.mark.slow
+def test_records_vote_in_two_processes_as_in_one(tmp_path, sessions):
+    words = ["learner=nearest", "queries.order=representative", "queries.total=20"]
+    run(settings(*TWO, *words), tmp_path / "two")
+    assert len(sessions) == 1
+    alone = settings(*words)
+    folder = open_run(tmp_path / "alone", alone.config)
+    runner.ask_teachers(alone, folder.path, Display("quiet"), Ranks())
+    for name in ("counts.npy", "asked.npy"):
+        assert (tmp_path / "two" / "private" / "votes" / name).read_bytes() == (folder.votes / name).read_bytes(), name
+    assert np.load(folder.votes / "counts.npy").sum() == 6 * 600
+
+
 class Second(Ranks):
     """The second of two ranks, without the first: what is shared has been made."""
 

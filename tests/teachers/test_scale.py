@@ -16,6 +16,7 @@ import torch
 
 from teacher_student.aggregation.votes import add_votes, empty_counts
 from teacher_student.teachers import CNN, MLP, LogisticRegression, TrainingSettings, predict_votes, train_teachers
+from teacher_student.teachers.record_voters import vote_of_records
 
 D, C = 20, 3
 NETWORK = partial(MLP, D, C, (200,))
@@ -105,6 +106,17 @@ def billion_votes(folder):
     return [*counts.shape, int(counts.sum(dtype=np.int64))]
 
 
+def million_record_voters(folder):
+    records, block = 1_000_000, 50_000
+    private = np.lib.format.open_memmap(f"{folder}/private.npy", mode="w+", dtype=np.float32, shape=(records, 50))
+    generator = np.random.default_rng(1)
+    for start in range(0, records, block):
+        private[start : start + block] = generator.standard_normal((block, 50), dtype=np.float32)
+    points, labels = generator.standard_normal((2_000, 50), dtype=np.float32), generator.integers(0, 10, records)
+    counts = vote_of_records(private, labels, points, 6, num_classes=10)
+    return [*counts.shape, int(counts.sum())]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("work", "result", "gigabytes"),
@@ -112,6 +124,7 @@ def billion_votes(folder):
         (thousand_cnns, [20, 1_000, 20_000], 1.5),  # their parameters are 10.8 GB
         (ten_thousand_regressions, [20, 10_000, 200_000], 1.5),
         (billion_votes, [1_000_000, 2, 1_000_000_000], 1.5),  # a table of all votes is 2 GB
+        (million_record_voters, [2_000, 10, 6_000_000], 1.5),  # a table of all distances is 8 GB
     ],
 )
 def test_large_ensembles_fit_into_little_memory(work, result, gigabytes, tmp_path):

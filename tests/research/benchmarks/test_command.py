@@ -21,6 +21,16 @@ def test_a_small_benchmark_writes_its_figures(tmp_path, monkeypatch, capsys):
     assert "mechanisms" in capsys.readouterr().out
 
 
+def test_record_voters_are_compared_with_other_searches_and_agree(tmp_path, monkeypatch):
+    monkeypatch.setattr(teachers, "RECORDS", 2_000)
+    monkeypatch.setattr(teachers, "nearest", partial(teachers.nearest, points=300))
+    out = tmp_path / "figures.json"
+    assert main(["--only", "nearest", "--samples", "1", "--out", str(out)]) == 0
+    (row,) = json.loads(out.read_text())["nearest"]
+    assert row["times_scikit_learn"] > 0
+    assert min(row["scikit_learn_agrees"], row["cdist_agrees"]) > 0.99
+
+
 SMALL = {
     "mlp": teachers.Case(partial(MLP, 6, 3, (5,)), (6,), 3, TrainingSettings(steps=3)),
     "cnn": teachers.Case(partial(CNN, (1, 8, 8), 3, filters=(3,), hidden=(5,)), (1, 8, 8), 3, TrainingSettings(steps=3)),
