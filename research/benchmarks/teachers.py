@@ -187,8 +187,8 @@ def votes(samples: int, clock: str) -> dict[str, Any]:
 def nearest(samples: int, clock: str, points: int = 10_000, features: int = 100, number: int = 6) -> dict[str, Any]:
     """Return seconds for the votes of 60,000 records on the 6 points nearest to each; the others do a tenth and are scaled.
 
-    All see the same whole numbers. The shares say how many votes of the tenth are as ours: of points at equal distances, the others
-    may take any, and the distances of `cdist` are rounded.
+    All see the same whole numbers. The shares say how many votes of the tenth are as ours: of points at equal distances, the
+    others may take any, and the distances of `cdist` are rounded.
     """
     from sklearn.neighbors import NearestNeighbors
 
