@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         label_soft,
         load_release,
     )
+    from teacher_student.app.estimator import PrivateClassifier
     from teacher_student.pipeline import load_student
     from teacher_student.planning import plan
     from teacher_student.privacy import Certificate
@@ -51,6 +52,7 @@ _HOMES = {
     "label_soft": "aggregation",
     "load_release": "aggregation",
     "Certificate": "privacy",
+    "PrivateClassifier": "app.estimator",
     "load_student": "pipeline",
     "plan": "planning",
 }
@@ -64,6 +66,7 @@ __all__ = [
     "FractionSession",
     "LabelSession",
     "PrivacyWarning",
+    "PrivateClassifier",
     "Release",
     "ScoreRelease",
     "ScoreSession",

@@ -34,6 +34,7 @@ SHORTENINGS = {
     "mnist5000": "+data.num_private=500 +data.num_public=50",
     "mnist5000_frozen": "+data.num_private=500 +data.num_public=50 data.view.encoder.steps=2 mechanism.votes_per_teacher=12",
     "table": TABLE,
+    "table_scores": f"{TABLE} boosting.rounds=1",
 }
 """What each needs beside `SHORT`: `table` and `mnist` read the files written below."""
 DEFAULT = {"adult", "blobs", "table"}

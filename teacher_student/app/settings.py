@@ -20,10 +20,16 @@ _WHERE_AND_HOW = ("run_folder", "console")
 """Settings that change nothing about what a run computes; a resumed run may have others."""
 
 
-def settings_from_config(config: DictConfig) -> Any:
-    """Build the settings of a run."""
+def settings_from_config(config: DictConfig, load: Callable[[], Any] | None = None) -> Any:
+    """Build the settings of a run.
+
+    Args:
+        config: composed from `conf/run.yaml`.
+        load: loads data that is in memory, in place of `config.data`; as it is, without the config's view.
+    """
     light = light_settings(config)
-    _check_files(config)
+    if load is None:
+        _check_files(config)
     from teacher_student.pipeline import RunSettings
     from teacher_student.student import QuerySettings
 
@@ -31,7 +37,7 @@ def settings_from_config(config: DictConfig) -> Any:
     try:
         return RunSettings(
             name=config.name,
-            data=_loader(config),
+            data=load or _loader(config),
             training=make(config.teachers.training, _convert_="all"),
             learner=_plain(make(config.learner)),
             student_network=_plain(make(config.student.network)),

@@ -69,6 +69,7 @@ class PrivateDataset:
         student_encoding: from raw rows to the student's features, or None. It is published with the student: nothing in it may
             have been computed from private records.
         private_notes: private lines for the data holder, such as ids that a public table repeats.
+        not_covered: public lines for the certificate: what is taken from the private records as if it were public.
     """
 
     name: str
@@ -91,6 +92,7 @@ class PrivateDataset:
     student_feature_names: tuple[str, ...] | None = None
     student_encoding: RowEncoding | None = None
     private_notes: tuple[str, ...] = ()
+    not_covered: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Bring every field into its canonical type, or refuse it."""
@@ -193,6 +195,7 @@ class PrivateDataset:
             has_ids=self.private_ids is not None or self.private_users is not None,
             ids_name_labels=self.ids_name_labels,
             student_sees_records=self.student_private_features is not None,
+            not_covered=self.not_covered,
         )
 
     @property

@@ -27,6 +27,7 @@ class PublicSizes:
         has_ids: whether records have ids or users.
         ids_name_labels: whether another label would give a record another id.
         student_sees_records: whether the records are also given in the student's columns.
+        not_covered: what the certificate says beside the usual about what is not covered.
     """
 
     name: str
@@ -38,6 +39,7 @@ class PublicSizes:
     has_ids: bool
     ids_name_labels: bool
     student_sees_records: bool
+    not_covered: tuple[str, ...] = ()
 
 
 def check_neighbours(neighbours: str, *, has_ids: bool, ids_name_labels: bool) -> None:

@@ -14,6 +14,7 @@ DEFAULT_ROOT = "~/.cache/teacher-student"
 Floats = npt.NDArray[np.float64]
 
 _BLOCK = 2048  # rows per block of a projection: a block and its result stay in the cache
+_RANK = 1e-6  # a direction with a smaller share of the largest singular value counts as not spanned
 
 
 def public_split(total: int, first: int, seed: int | None) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -55,30 +56,39 @@ class PublicProjection:
 
     @classmethod
     def fit(
-        cls, points: npt.NDArray[np.float32], components: int, *, whiten: float = 1.0, scale: float | None = None
+        cls,
+        points: npt.NDArray[np.float32],
+        components: int,
+        *,
+        whiten: float = 1.0,
+        scale: float | None = None,
+        up_to_rank: bool = False,
     ) -> PublicProjection:
         """Compute the map from public points.
 
         Args:
             points: (m, d), public.
-            components: c, at most the rank.
+            components: c, at most the rank of the points.
             whiten: 1 gives each component variance 1 on the public points, 0 leaves their ratios as they are, and values between
                 divide by a power of the deviation. The mean variance is 1 in every case.
+            up_to_rank: take as many components as the points span, at most `components`, instead of refusing.
             scale: divide each column by sqrt(variance + scale) first, so that rarer categories count more; None leaves them.
 
         Raises:
             ArgumentError: more components than columns or than the points span, `whiten` outside [0, 1], `scale` not above 0.
         """
-        components = positive_integer("components", components, maximum=min(points.shape))
+        components = positive_integer("components", components, maximum=None if up_to_rank else min(points.shape))
         mean = points.mean(axis=0, dtype=np.float64)
         centred = points.astype(np.float64) - mean
         power = fraction_of_one("whiten", whiten)
         spread = deviations(centred, scale) if scale is not None else np.ones(centred.shape[1])
         _, singular, rows = np.linalg.svd(centred / spread, full_matrices=False)
+        if up_to_rank:
+            components = max(1, min(components, int((singular > _RANK * singular[0]).sum())))
         kept = rows[:components]
         signs = np.sign(kept[np.arange(components), np.abs(kept).argmax(axis=1)])  # the largest entry of each is positive
         directions = (kept * signs[:, None]).T / spread[:, None]
-        if singular[components - 1] <= 1e-6 * singular[0]:
+        if singular[components - 1] <= _RANK * singular[0]:
             raise ArgumentError(f"components must be at most the rank of the public points, got {components}")
         deviation = singular[:components] / np.sqrt(len(points))
         left = deviation ** (1 - power)  # the deviations after the division

@@ -56,13 +56,19 @@ def read_table_file(argument: str, path: str | Path, *, private: bool = False) -
     return columns
 
 
-def read_column_names(argument: str, path: str | Path) -> list[str]:
-    """Return the names of a table's columns without reading its records.
+def read_column_names(argument: str, rows: Any) -> list[str]:
+    """Return the names of the columns of a table, in a file or in memory, without reading its records.
 
     Raises:
         ArgumentError: a file that cannot be read, has no header, or repeats a column.
     """
-    path = file_path(argument, path).expanduser()
+    if is_frame(rows):
+        return _distinct(argument, [str(name) for name in rows.columns])
+    if isinstance(rows, Mapping):
+        return [str(name) for name in rows]
+    if isinstance(rows, Sequence) and not isinstance(rows, str | bytes) and rows and isinstance(rows[0], Mapping):
+        return [str(name) for name in rows[0]]
+    path = file_path(argument, rows).expanduser()
     with _one_line(argument, path):
         if path.suffix.lower() == ".parquet":
             return _distinct(argument, list(_parquet(path, "read_schema").names))
@@ -84,30 +90,50 @@ def _one_line(argument: str, path: Path) -> Iterator[None]:
         raise ArgumentError(f"{argument} must be a readable table, got {path}: {reason}") from error
 
 
-def columns_of(argument: str, rows: Any) -> Columns:
+def columns_of(argument: str, rows: Any, *, private: bool = False) -> Columns:
     """Return the columns of a table that may stand in a file or in memory.
 
     Args:
         argument: the argument's name, for the message.
-        rows: a path as `read_table_file` takes it, a pandas DataFrame, {column: cells}, or a list with one mapping for each row.
+        rows: a path as `read_table_file` takes it, a DataFrame, {column: cells}, or a list with one mapping for each row.
+        private: as in `read_table_file`. A list of mappings is refused: its columns would be those of single records.
 
     Raises:
-        ArgumentError: another thing, no row, or a row that lacks a column of the others.
+        ArgumentError: another thing, a repeated column, columns of different lengths; if it is public, also no row, or a row that
+            lacks a column of the others.
     """
     if isinstance(rows, str | os.PathLike):
-        return read_table_file(argument, Path(rows))
-    if hasattr(rows, "columns") and hasattr(rows, "to_dict"):  # a DataFrame; pandas itself is not needed
-        rows = rows.to_dict(orient="list")
-    if isinstance(rows, Mapping) and all(isinstance(cells, Sequence | np.ndarray) for cells in rows.values()):
-        columns = {str(name): list(cells) for name, cells in rows.items()}
+        return read_table_file(argument, Path(rows), private=private)
+    if is_frame(rows):
+        names = _distinct(argument, [str(name) for name in rows.columns])
+        rows = {text: rows[name] for text, name in zip(names, rows.columns, strict=True)}
+    if isinstance(rows, Mapping) and all(is_column(cells) for cells in rows.values()):
+        columns = {str(name): _as_list(cells) for name, cells in rows.items()}
+    elif private:
+        raise ArgumentError(f"{argument} must be a path, a DataFrame or columns by name, got {type(rows).__name__}")
     elif isinstance(rows, Sequence) and not isinstance(rows, bytes) and all(isinstance(row, Mapping) for row in rows):
         columns = _turned(argument, rows)
     else:
         kind = type(rows).__name__
         raise ArgumentError(f"{argument} must be a path, a DataFrame, columns by name or a list of mappings, got {kind}")
-    if len({len(cells) for cells in columns.values()}) != 1 or not next(iter(columns.values())):
+    if len({len(cells) for cells in columns.values()}) != 1 or not (private or next(iter(columns.values()))):
         raise ArgumentError(f"{argument} must have at least one row, and all columns as many cells, got others")
     return columns
+
+
+def is_frame(rows: object) -> bool:
+    """Return whether `rows` is a DataFrame, of pandas or another library; none of them is needed."""
+    return hasattr(rows, "columns") and hasattr(rows, "to_dict")
+
+
+def _as_list(cells: Any) -> list[object]:
+    """Return the cells of a column; numbers and text of an array as Python's own, which are read faster."""
+    return cells.tolist() if isinstance(cells, np.ndarray) and cells.dtype.kind in "biufU" else list(cells)
+
+
+def is_column(cells: object) -> bool:
+    """Return whether `cells` can be a column: a list, an array, or a Series of a DataFrame."""
+    return isinstance(cells, Sequence | np.ndarray) or hasattr(cells, "to_list")
 
 
 def _turned(argument: str, rows: Sequence[Mapping[Any, object]]) -> Columns:

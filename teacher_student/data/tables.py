@@ -1,4 +1,4 @@
-"""Your own table, CSV or Parquet: which columns are features, label, id and user is said in the config.
+"""Your own table, CSV, Parquet or in memory: which columns are features, label, id and user is said in the config.
 
 The encoding is public: ranges and category lists are declared or computed from the *public* table, never from the private one.
 Each private record is encoded by itself. A number that is missing or unreadable becomes the middle of its range, one outside the
@@ -14,6 +14,7 @@ their number and their order are then public, and training records are the queri
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +34,9 @@ from teacher_student.data.table_files import (
     as_number,
     check_column,
     column,
+    columns_of,
     is_missing,
     read_column_names,
-    read_table_file,
 )
 
 MOST_CATEGORIES = 100
@@ -170,14 +171,14 @@ def _category_list(name: str, values: Sequence[object]) -> tuple[str, ...]:
 
 
 def load_table(
-    path: str | Path,
+    path: Any,
     label: str,
     *,
     classes: Sequence[object] | None = None,
     id: str | None = None,  # noqa: A002 - the config says data.id=COLUMN
     user: str | None = None,
-    public: str | Path | None = None,
-    evaluation: str | Path | None = None,
+    public: Any = None,
+    evaluation: Any = None,
     ranges: Mapping[str, Sequence[float]] | None = None,
     categories: Mapping[str, Sequence[object]] | None = None,
     neighbours: str = "",
@@ -187,36 +188,37 @@ def load_table(
     """Return the records of a table as a data set.
 
     Args:
-        path: the private table: .csv, .tsv or .parquet, with a header.
+        path: the private table: .csv, .tsv or .parquet with a header, a DataFrame, or {column: cells}.
         label: name of the label column.
         classes: the public class list in tie order; None takes the labels of the public evaluation table, sorted.
         id: name of the column with the id stored beside each record, or None for `replace_one`.
         user: name of the column with the owner of each record, or None.
-        public: the public table, whose records will be labelled; a label column in it is not read. None for `label_only`: all
-            training records, stripped of their labels, are queries (`LabelsOnly` takes some of them).
+        public: the public table, as `path` or a list of mappings, whose records will be labelled; a label column in it is not
+            read. None for `label_only`: all training records, stripped of their labels, are queries (`LabelsOnly` takes some of
+            them).
         evaluation: a labelled table to measure the student on, or None.
         ranges: {column: [low, high]} of the numeric features.
         categories: {column: [value, ...]} of the categorical features. With neither, both come from the public table.
         neighbours: "add_remove", "replace_one", "label_only" or "" for the default (see `PrivateDataset`).
         evaluation_public: whether figures on the evaluation table may be published; must be said if there is one.
-        name: for reports; None takes the file's name.
+        name: for reports; None takes the file's name, or "table".
 
     Raises:
         ArgumentError: a file, column or specification that cannot be used, or a public cell; one line that says which.
     """
     check_tables(path, label, id, user, public, evaluation, neighbours, evaluation_public)
     evaluation_public = evaluation_is_public(evaluation, evaluation_public)
-    private = read_table_file("path", path, private=True)
+    private = columns_of("path", path, private=True)
     special = [used for used in (label, id, user) if used is not None]
-    held_out = None if evaluation is None else read_table_file("evaluation", evaluation, private=not evaluation_public)
-    open_table = private if public is None else read_table_file("public", public)  # label_only: the features are public
+    held_out = None if evaluation is None else columns_of("evaluation", evaluation, private=not evaluation_public)
+    open_table = private if public is None else columns_of("public", public)  # label_only: the features are public
     encoding = _encoding(ranges, categories, open_table, special)
     class_names = _class_names(classes, held_out if evaluation_public else None, label)
     features = encoding.encode("path", private)
     evaluated = None if held_out is None else _labels("evaluation", held_out, label, class_names, private=not evaluation_public)
     shared = {"public": None if public is None else open_table, "evaluation": held_out}
     return PrivateDataset(
-        name=Path(path).stem if name is None else name,
+        name=name or (Path(path).stem if _is_file(path) else "table"),
         num_classes=len(class_names),
         class_names=class_names,
         private_features=features,
@@ -255,17 +257,23 @@ def check_tables(
         raise ArgumentError(
             "public must be a table to be labelled, got None; the view labels_only queries training records instead"
         )
-    header = read_column_names("path", file_path("path", path))
+    header = read_column_names("path", path)
     for argument, used in (("label", label), ("id", id), ("user", user)):
         if used is not None or argument == "label":
-            check_column(argument, header, used, str(path))
+            check_column(argument, header, used, str(path) if _is_file(path) else "the table")
     files = {"public": public, "evaluation": evaluation}
-    found = {name: None if file is None else file_path(name, file).expanduser() for name, file in files.items()}
-    for name, file in found.items():
+    for name, file in files.items():
         if file is not None:
             read_column_names(name, file)
+    found = {name: file_path(name, file).expanduser() if _is_file(file) else None for name, file in files.items()}
     private = [] if evaluation_is_public(evaluation, evaluation_public) else ["evaluation"]
-    refuse_private_file(file_path("path", path).expanduser(), found, private)
+    if _is_file(path):
+        refuse_private_file(file_path("path", path).expanduser(), found, private)
+
+
+def _is_file(table: object) -> bool:
+    """Return whether a table is given as a path; else it is in memory."""
+    return isinstance(table, str | os.PathLike)
 
 
 def _encoding(

@@ -95,20 +95,22 @@ class Projection(View):
         whiten: 1 for variance 1 on the public points for each component, 0 for their natural ratios, or between.
         scale: divide each column by sqrt(its variance on the public points + scale) first, or None.
         student_columns: only the teachers see the components; the student keeps the features as they were.
+        up_to_rank: take fewer components where the public points span fewer, instead of refusing.
     """
 
     components: int | None = None
     whiten: float = 1.0
     scale: float | None = None
     student_columns: bool = False
+    up_to_rank: bool = False
 
     def of(self, dataset: PrivateDataset) -> PrivateDataset:
         """Return the data set as it is seen."""
         return self._projected(super().of(dataset))
 
     def _projected(self, dataset: PrivateDataset) -> PrivateDataset:
-        options = {"whiten": self.whiten, "scale": self.scale, "student_columns": self.student_columns}
-        return project(dataset, self.components, **options)  # type: ignore[arg-type]
+        names = ("whiten", "scale", "student_columns", "up_to_rank")
+        return project(dataset, self.components, **{name: getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +130,8 @@ class Encoder(Projection):
         """Return the data set as it is seen."""
         loaded = View.of(self, dataset)
         encoded = encode(loaded, self.encoder, layer=self.layer)
-        seen = project(encoded, self.components, whiten=self.whiten, scale=self.scale)
+        options: dict[str, Any] = {"whiten": self.whiten, "scale": self.scale, "up_to_rank": self.up_to_rank}
+        seen = project(encoded, self.components, **options)
         return dataclasses.replace(seen, **_for_student(loaded)) if self.student_columns else seen
 
 
@@ -173,6 +176,7 @@ def project(
     whiten: float = 1.0,
     scale: float | None = None,
     student_columns: bool = False,
+    up_to_rank: bool = False,
 ) -> PrivateDataset:
     """Return the data set with principal components of the public points as features; the other arguments as in `Projection`.
 
@@ -181,7 +185,8 @@ def project(
     """
     if components is None:
         return dataset
-    projection = PublicProjection.fit(flat(dataset.public_features), components, whiten=whiten, scale=scale)
+    options: dict[str, Any] = {"whiten": whiten, "scale": scale, "up_to_rank": up_to_rank}
+    projection = PublicProjection.fit(flat(dataset.public_features), components, **options)
     raw = _raw_rows(dataset)
     encoding = ProjectedEncoding(raw, dataset.public_features.shape[1:], projection)
     student = _for_student(dataset) if student_columns else {}

@@ -85,6 +85,10 @@ class Display:
             table.add_row(name, str(value))
         self.console.print(table)
 
+    def warn(self, text: str) -> None:
+        """Print a warning of public numbers, before anything is spent."""
+        self.say(f"Warning: {text} To stop here (Ctrl-C) spends nothing.")
+
     def say(self, text: str) -> None:
         """Print a line."""
         self.console.print(text, soft_wrap=True)

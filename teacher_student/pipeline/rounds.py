@@ -246,8 +246,16 @@ class Mode(ABC):
                 teachers = self._correcting_teachers(run, session, number)
                 self.ask(run, session, self.collect_votes(run, teachers, silent, ALONE, number), number, advance)
             release: AnyRelease = session.release()
+        release = self._with_what_is_not_covered(release)
         keep(run, release)
         return release
+
+    def _with_what_is_not_covered(self, release: AnyRelease) -> AnyRelease:
+        """Return the release with a certificate that says what this data set leaves uncovered."""
+        features = ("the features of the records, their number and their order: labels alone are protected",)
+        lines = (*(features if self.neighbours == "label_only" else ()), *self.sizes.not_covered)
+        certificate = dataclasses.replace(release.certificate, not_covered=(*release.certificate.not_covered, *lines))
+        return dataclasses.replace(release, certificate=certificate)  # type: ignore[type-var]
 
     def _correcting_teachers(self, run: Run, session: Session[Any], number: int) -> Teachers:
         """Return the teachers of round `number`; weights and teachers are kept, so that a resumed run makes the same ones."""

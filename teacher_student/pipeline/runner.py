@@ -103,7 +103,7 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
         advance(1, f"{mode.sizes.num_points:,} public points{columns}")
     if ranks.first:
         for text in checked.warnings:
-            display.say(f"Warning: {text} To stop here (Ctrl-C) spends nothing.")
+            display.warn(text)
     path = Path(ranks.from_first(str(path.absolute()))) if ranks.several else path
     account = None
     with display.stage("shards") as advance:

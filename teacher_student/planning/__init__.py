@@ -7,6 +7,7 @@ Only public numbers go in, so nothing here costs privacy.
 | `request` | what is wanted, in public sizes, and the search for the best parameters |
 | `report` | `plan`: every mechanism beside the others, as a table |
 | `search` | `choose`: teachers and mechanism together, on votes of a public stand-in |
+| `recipe` | settings of a run for which nothing was chosen |
 | `preflight` | warnings before a run, such as one from which hardly any label is to be expected |
 """
 
