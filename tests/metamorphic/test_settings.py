@@ -73,6 +73,7 @@ CASES: dict[str, tuple[str, str]] = {
         "experiment=mnist5000_frozen data.view.components=8 data.view.encoder.steps=2 mechanism.votes_per_teacher=12",
     ),
     "experiment table": ("table", "experiment=table"),
+    "experiment table_scores": ("table", "experiment=table_scores boosting.rounds=1 queries.total=20"),
 }
 """Loader and words of each case."""
 

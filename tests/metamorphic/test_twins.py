@@ -74,7 +74,7 @@ def table_that_one_cell_refuses(patch):
             raise ArgumentError(f"{argument} must be a readable table, got {path}: {error}") from error
         return {name: [record[place] for record in records] for place, name in enumerate(header)}
 
-    patch.setattr(tables, "read_table_file", read)
+    patch.setattr(tables, "columns_of", read)
 
 
 def times_of_the_clock(patch):
@@ -111,7 +111,7 @@ def ranges_of_private_rows(patch):
     encoding = tables._encoding
 
     def from_private(ranges, categories, public, special):
-        private = tables.read_table_file("path", Path("inputs/private.csv"))
+        private = tables.columns_of("path", Path("inputs/private.csv"))
         return encoding(ranges, categories, {name: private[name] for name in public}, special)
 
     patch.setattr(tables, "_encoding", from_private)
