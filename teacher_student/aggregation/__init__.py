@@ -11,8 +11,15 @@ if TYPE_CHECKING:
     from teacher_student.aggregation.labels import LabelSession, label
     from teacher_student.aggregation.ledger import Account, Ledger
     from teacher_student.aggregation.private_selection import select_privately
-    from teacher_student.aggregation.release import FractionRelease, Release, ScoreRelease, SoftRelease, load_release
-    from teacher_student.aggregation.scores import ScoreSession, add_scores, average_scores, empty_sums
+    from teacher_student.aggregation.release import (
+        FractionRelease,
+        GradientRelease,
+        Release,
+        ScoreRelease,
+        SoftRelease,
+        load_release,
+    )
+    from teacher_student.aggregation.scores import GradientSession, ScoreSession, add_scores, average_scores, empty_sums
     from teacher_student.aggregation.soft_label import SoftLabelSession, label_soft
     from teacher_student.aggregation.votes import add_votes, count_votes, empty_counts
 
@@ -20,6 +27,8 @@ __all__ = [
     "Account",
     "FractionRelease",
     "FractionSession",
+    "GradientRelease",
+    "GradientSession",
     "LabelSession",
     "Ledger",
     "Release",
@@ -45,8 +54,8 @@ _EXPORTS = {
     "labels": ("LabelSession", "label"),
     "ledger": ("Account", "Ledger"),
     "private_selection": ("select_privately",),
-    "release": ("FractionRelease", "Release", "ScoreRelease", "SoftRelease", "load_release"),
-    "scores": ("ScoreSession", "add_scores", "average_scores", "empty_sums"),
+    "release": ("FractionRelease", "GradientRelease", "Release", "ScoreRelease", "SoftRelease", "load_release"),
+    "scores": ("GradientSession", "ScoreSession", "add_scores", "average_scores", "empty_sums"),
     "soft_label": ("SoftLabelSession", "label_soft"),
     "votes": ("add_votes", "count_votes", "empty_counts"),
 }

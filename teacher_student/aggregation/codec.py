@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -157,10 +158,10 @@ def _check_teachers(certificate: Certificate) -> None:
     positive_integer("num_teachers", certificate.used.get("num_teachers"))
 
 
-def _check_scale(certificate: Certificate) -> None:
+def _check_scale(certificate: Certificate, steps: int = STEPS) -> None:
     _check_teachers(certificate)
-    if (steps := getattr(certificate.parameters, "steps", None)) != STEPS:
-        raise ArgumentError(f"certificate must be of scores in {STEPS} steps, got {steps}")
+    if (stated := getattr(certificate.parameters, "steps", None)) != steps:
+        raise ArgumentError(f"certificate must be of sums in {steps} steps, got {stated}")
     positive_number("norm", certificate.used.get("norm"))
 
 
@@ -209,4 +210,12 @@ MEAN_SCORES = dataclasses.replace(
     file="noisy_scores.csv",
     columns=("query", "class", "noisy_score"),
     check=_check_scale,
+)
+GRADIENTS = dataclasses.replace(
+    MEAN_SCORES,
+    answers="gradients",
+    what="noisy gradients",
+    file="noisy_gradients.csv",
+    columns=("feature", "class", "noisy_sum"),
+    check=functools.partial(_check_scale, steps=STEPS**2),
 )

@@ -15,14 +15,13 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from teacher_student.aggregation.codec import FRACTIONS, LABELS, MEAN_SCORES, SOFT_LABELS, Codec
+from teacher_student.aggregation.codec import FRACTIONS, GRADIENTS, LABELS, MEAN_SCORES, SOFT_LABELS, Codec
 from teacher_student.arguments import ArgumentError, Floats, Integers, file_path, names_of_rows
 from teacher_student.labels import HALTED
 from teacher_student.mechanisms.noisy_sums import from_codes
 from teacher_student.mechanisms.soft_label import scores_of
-from teacher_student.privacy import Certificate, NoisyFraction
+from teacher_student.privacy import Certificate, NoisyFraction, NoisyScores
 from teacher_student.privacy.certificate import file_digest
-from teacher_student.privacy.noisy_sums import STEPS
 
 CERTIFICATE_FILE = "certificate.json"
 
@@ -236,7 +235,15 @@ class ScoreRelease(SumRelease):
     @property
     def means(self) -> Floats:
         """Mean scores, shape (num_queries, num_classes); NaN where not answered."""
-        return means_of(self.codes, self.num_teachers, float(self.certificate.used["norm"]))
+        parameters = self.certificate.parameters
+        assert isinstance(parameters, NoisyScores)
+        return means_of(self.codes, self.num_teachers, float(self.certificate.used["norm"]), parameters.steps)
+
+
+class GradientRelease(ScoreRelease):
+    """Noisy sums of bounded gradients of a linear model, ready to be published: a query for each step and feature of it."""
+
+    codec = GRADIENTS
 
 
 def fractions_of(codes: Integers, parameters: NoisyFraction, num_teachers: int) -> Floats:
@@ -253,9 +260,9 @@ def fractions_of(codes: Integers, parameters: NoisyFraction, num_teachers: int) 
     return np.where(codes >= 0, shares, np.nan)
 
 
-def means_of(codes: Integers, num_teachers: int, norm: float) -> Floats:
+def means_of(codes: Integers, num_teachers: int, norm: float, steps: int) -> Floats:
     """Return the mean of the teachers' bounded scores, shape (num_queries, num_classes); NaN where not answered."""
-    return np.where(codes >= 0, from_codes(codes) * (norm / (STEPS * num_teachers)), np.nan)
+    return np.where(codes >= 0, from_codes(codes) * (norm / (steps * num_teachers)), np.nan)
 
 
 def load_release(folder: str | os.PathLike[str]) -> Release | SoftRelease | FractionRelease | ScoreRelease:
@@ -280,7 +287,7 @@ def release_folder(folder: str | os.PathLike[str]) -> Path:
 
 def _kind(path: Path) -> type[Release] | type[SoftRelease] | type[FractionRelease] | type[ScoreRelease]:
     """Return the kind of release in a folder, by the name of its table."""
-    for kind in (FractionRelease, ScoreRelease, SoftRelease):
+    for kind in (FractionRelease, ScoreRelease, GradientRelease, SoftRelease):
         if (path / kind.FILE).exists():
             return kind
     return Release

@@ -14,13 +14,13 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from teacher_student.aggregation.ledger import Account
-from teacher_student.aggregation.release import ScoreRelease, means_of
+from teacher_student.aggregation.release import GradientRelease, ScoreRelease, means_of
 from teacher_student.aggregation.session import Session, SessionOptions
 from teacher_student.aggregation.statistic import Statistic, check_num_teachers, empty_table
 from teacher_student.arguments import ArgumentError, Floats, Integers, floats, integer_matrix, positive_integer, positive_number
@@ -28,6 +28,7 @@ from teacher_student.mechanisms.noise import Noise
 from teacher_student.mechanisms.noisy_sums import check_sums
 from teacher_student.privacy import calibrate
 from teacher_student.privacy.noisy_sums import STEPS
+from teacher_student.privacy.parameters import REPLACED
 
 _BLOCK = 2**16
 """Scores bounded at a time, few enough for a CPU's cache."""
@@ -42,7 +43,10 @@ class BoundedScores(Statistic):
         num_teachers: how many scores a sum has, a public number.
         num_queries: queries of a round.
         norm: public; longer vectors are shrunk to the length of one whose every entry is this.
+        steps: whole number that stands for the norm.
     """
+
+    steps: ClassVar[int] = STEPS
 
     num_classes: int
     num_teachers: int
@@ -75,7 +79,7 @@ class BoundedScores(Statistic):
     @property
     def squared_distance(self) -> int:
         """A vector of a round may turn into its opposite, twice its length away."""
-        return 4 * STEPS**2 * self.num_classes
+        return 4 * self.steps**2 * self.num_classes
 
     def check_batch(self, fresh: int, asked: int) -> None:
         """Refuse anything but a whole round."""
@@ -84,6 +88,21 @@ class BoundedScores(Statistic):
                 f"sums must be of one whole round of {self.num_queries} queries, all new or all asked before, got {asked} of "
                 f"which {fresh} are new"
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class BoundedGradients(BoundedScores):
+    """Sums of the bounded gradients of persons, over one step of gradient descent; a query is a feature of the model.
+
+    A gradient is the product of two vectors, each of which is bounded as scores are, so the squares of its integers add up to at
+    most 64^4 for every number (`teachers.record_gradients` has the proof).
+    """
+
+    steps = STEPS**2
+
+    def add(self, table: Integers, said: object) -> None:
+        """Add the sums over one more chunk of persons to sums."""
+        table += self.check(said)
 
 
 def empty_sums(num_queries: int, num_classes: int) -> Integers:
@@ -144,8 +163,13 @@ class ScoreSession(Session[ScoreRelease]):
         num_teachers: how many scores a mean has, a public number. Must be given; it holds for all rounds and restarts.
         norm: public; the bound that `add_scores` applied.
         rounds: how many rounds are asked.
+        vote_change: "withdrawn" if every vector is that of one protected person, so that no neighbour replaces it (see
+            docs/privacy.md, "Votes that are only added or withdrawn"); "replaced" otherwise.
         state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
     """
+
+    STATISTIC: ClassVar[type[BoundedScores]] = BoundedScores
+    KIND: ClassVar[type[ScoreRelease]] = ScoreRelease
 
     def __init__(
         self,
@@ -157,17 +181,19 @@ class ScoreSession(Session[ScoreRelease]):
         num_teachers: int | None = None,
         norm: float,
         rounds: int = 1,
+        vote_change: str = REPLACED,
         state: str | os.PathLike[str] | None = None,
         noise: Noise | None = None,
         neighbours: str = "add_remove",
         account: Account | None = None,
         hyperparameters: str = "fixed",
     ) -> None:
-        times, self._norm = positive_integer("rounds", rounds), positive_number("norm", norm)
-        scores = BoundedScores(num_classes, check_num_teachers(num_teachers), num_queries, norm)
-        spec = calibrate("noisy_scores", epsilon=epsilon, delta=delta, num_queries=num_queries * times, num_classes=num_classes)
+        times, self._norm, self._steps = positive_integer("rounds", rounds), positive_number("norm", norm), self.STATISTIC.steps
+        scores = self.STATISTIC(num_classes, check_num_teachers(num_teachers), num_queries, norm)
+        sizes: dict[str, Any] = {"num_queries": num_queries * times, "num_classes": num_classes}
+        spec = calibrate("noisy_scores", epsilon=epsilon, delta=delta, steps=self._steps, vote_change=vote_change, **sizes)
         kept = SessionOptions(state, noise, neighbours, account, hyperparameters)
-        super().__init__(spec, scores, ScoreRelease, epsilon=epsilon, delta=delta, settings={"rounds": times}, options=kept)
+        super().__init__(spec, scores, self.KIND, epsilon=epsilon, delta=delta, settings={"rounds": times}, options=kept)
 
     def answer(self, sums: object, *, query_ids: Sequence[str | int] | None = None) -> Floats:
         """Return noisy means for each query of one round, shape (num_queries, num_classes); NaN where the session had halted.
@@ -180,7 +206,17 @@ class ScoreSession(Session[ScoreRelease]):
             ArgumentError: bad sums, or not one whole round, all of it new or all of it asked before; nothing was spent.
         """
         codes = self.ask(self.statistic.check(sums), query_ids)
-        return means_of(codes, self.statistic.num_teachers, self._norm)
+        return means_of(codes, self.statistic.num_teachers, self._norm, self._steps)
+
+
+class GradientSession(ScoreSession):
+    """Noisy sums of gradients of a linear model, one round for each step of gradient descent.
+
+    A round has a query for each feature of the model, and its sums are those of `teachers.record_gradients`. See `ScoreSession`.
+    """
+
+    STATISTIC = BoundedGradients
+    KIND = GradientRelease
 
 
 def average_scores(

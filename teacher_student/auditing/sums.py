@@ -14,6 +14,7 @@ how much one teacher moves everything that is released. The exact law takes thos
 | votes_forgotten_between_calls | few votes: B is enforced in each call, not over all of them |
 | part_of_a_round_twice | scores: queries of a round are answered separately, and again |
 | rounded_to_nearest | scores: integer steps to nearest, which may make a vector longer |
+| not_bounded | scores: vectors are summed as they are |
 | noise_shared_by_classes | one draw for all classes of a query |
 
 **The exact law.** Sum i has fresh discrete Gaussian noise z_i of one scale s, and differs by j or -j between D and D', or not at
@@ -45,7 +46,6 @@ from teacher_student.auditing.wrapped_noise import SharedNoise, SilentNoise
 from teacher_student.labels import HALTED
 from teacher_student.mechanisms.interface import State, build_mechanism
 from teacher_student.mechanisms.noisy_sums import from_codes
-from teacher_student.privacy.parameters import REPLACED
 
 STEPS = 64
 """Integer steps in which scores are summed; a second definition on purpose."""
@@ -250,37 +250,45 @@ class ScoringTeachers(Teachers):
 
     @property
     def most(self) -> int:
-        """A vector turns into its opposite, twice its length away."""
-        return 4 * STEPS**2 * int(self.claimed.max_answers) * int(self.claimed.num_classes)
+        """A vector turns into its opposite, twice its length away. Where vectors are only added or withdrawn, it turns into 0."""
+        lengths = sum(MOVES[change_of(self.claimed)])
+        return lengths**2 * STEPS**2 * int(self.claimed.max_answers) * int(self.claimed.num_classes)
 
     def pairs(self) -> Iterable[tuple[str, Floats, Floats]]:
         """Yield scores (queries, C): all alike, all in one, and such that the nearest integers are longer."""
+        other = -float(self.move.lost)
         shape = (self.claimed.max_answers, self.claimed.num_classes)
         spike, fractional = np.zeros(shape), np.full(shape, 60.6 / STEPS)
         spike[0, 0], fractional[0, 0] = 1e9, 0.0
         fractional[0, 0] = math.sqrt(fractional.size - float((fractional**2).sum()))
         for name, vector in (("all scores", np.ones(shape)), ("one score", spike), ("fractions of a step", fractional)):
-            yield f"{name} of one teacher turn", vector, -vector
+            yield f"{name} of one teacher turn", vector, other * vector
         yield "one teacher's scores are not finite", np.where(spike > 0, np.inf, np.nan), spike
 
     def released(self, answers: Floats) -> Integers:
-        """Return the sums of a session in which one more teacher has no opinion."""
+        """Return the sums of a session in which one more teacher has no opinion; a teacher counted twice is there twice."""
         queries, classes = answers.shape
         sums = empty_sums(queries, classes)
-        self.add(sums, np.stack([answers, np.zeros_like(answers)], axis=1), 1.0)
+        self.add(sums, np.stack([*[answers] * self.move.gained, np.zeros_like(answers)], axis=1), 1.0)
         asked, rounds = (1, queries) if self.parts else (queries, 1)
         options: dict[str, Any] = {"num_queries": asked, "rounds": rounds, "num_teachers": 2, "norm": 1.0, "noise": SilentNoise()}
-        session = ScoreSession(classes, self.epsilon, self.delta, **options)
+        session = ScoreSession(classes, self.epsilon, self.delta, vote_change=change_of(self.claimed), **options)
         return self.sums_of(session, [sums[:1]] * queries + [sums] * 2)
 
     def broken(self) -> dict[str, Teachers]:
-        """Return a session that answers parts, and scores rounded to the nearest step."""
-        found: dict[str, Teachers] = {}
+        """Return a session that answers parts, scores rounded to the nearest step, and scores as they are."""
+        found: dict[str, Teachers] = {"not_bounded": dataclasses.replace(self, add=add_unbounded)}
         if self.claimed.max_answers > 1:
             found["part_of_a_round_twice"] = dataclasses.replace(self, parts=True)
         if self.claimed.max_answers * self.claimed.num_classes > 1:
             found["rounded_to_nearest"] = dataclasses.replace(self, add=add_nearest)
         return found
+
+
+def add_unbounded(sums: Integers, scores: Floats, norm: float) -> None:
+    """Mutant of `add_scores` that shrinks nothing."""
+    steps = np.clip(np.nan_to_num(scores * (STEPS / norm)), -(2.0**40), 2.0**40)
+    sums += np.trunc(steps).astype(np.int64).sum(axis=1)
 
 
 def add_nearest(sums: Integers, scores: Floats, norm: float) -> None:
@@ -322,10 +330,8 @@ class SumsUnderTest(MechanismUnderTest):
         """Return the mechanism itself with its hostile teachers.
 
         Raises:
-            ArgumentError: its hostile teachers are not defined here, or their session has no such claim.
+            ArgumentError: its hostile teachers are not defined here.
         """
-        if spec.releases == "scores" and change_of(spec) != REPLACED:  # a session of scores has no option vote_change
-            raise ArgumentError(f"vote_change must be {REPLACED} for an audit of {spec.mechanism}, got {change_of(spec)!r}")
         if spec.mechanism not in TEACHERS:
             raise ArgumentError(
                 f"mechanism must be one whose worst neighbours the audit knows ({', '.join(TEACHERS)}), got {spec.mechanism}; "

@@ -20,6 +20,7 @@ SCORE_NAMES = {
     "scores": "released score",
     "fractions": "share of the votes, with noise",
     "mean scores": "mean score, in units of the norm, with noise",
+    "gradient rows": "mean gradient of a weight, with noise",
 }
 """Axis titles of released numbers, by the kind of answers."""
 
@@ -118,7 +119,7 @@ class PrivateFacts:
     Attributes:
         name: of the experiment.
         models: for each model, such as the non-private one, its figures on evaluation data by name.
-        gaps: (num_queries,) top minus second.
+        gaps: (num_queries,) top minus second; empty if nothing is voted on.
         winners_share: (num_queries,) share of the teachers' votes that the winner has.
         shard_sizes: (num_teachers,); empty if every record is a teacher.
         teacher_accuracy: of each teacher that has records, on evaluation data, or None.
@@ -138,10 +139,11 @@ class PrivateFacts:
     @functools.cached_property
     def figures(self) -> dict[str, Figure]:
         """The figures that must stay private by title."""
-        figures = {
-            "Gap between first and second": plots.histogram(self.gaps, "lead of the winner (votes)", "queries"),
-            "Share of votes for the winner": plots.histogram(self.winners_share, "share of the votes", "queries", shares=True),
-        }
+        figures: dict[str, Figure] = {}
+        if len(self.gaps):
+            lead = plots.histogram(self.gaps, "lead of the winner (votes)", "queries")
+            share = plots.histogram(self.winners_share, "share of the votes", "queries", shares=True)
+            figures |= {"Gap between first and second": lead, "Share of votes for the winner": share}
         if len(self.shard_sizes):
             figures["Records per shard"] = plots.histogram(self.shard_sizes, "records of one teacher", "teachers")
         if self.teacher_accuracy is not None:

@@ -135,16 +135,20 @@ def _private(facts: PrivateFacts) -> Iterator[Step]:
     for model, figures in facts.models.items():
         for name, value in figures.items():
             yield 0, scalar(f"{model}/{name}", float(value))
-    yield 0, _histogram("votes/gap", facts.gaps)
-    yield 0, _histogram("votes/share of the winner", facts.winners_share)
-    yield 0, _histogram("shards/records", facts.shard_sizes)
-    if facts.teacher_accuracy is not None:
-        yield 0, _histogram("teachers/accuracy", facts.teacher_accuracy)
+    values = {
+        "votes/gap": facts.gaps,
+        "votes/share of the winner": facts.winners_share,
+        "shards/records": facts.shard_sizes,
+        "teachers/accuracy": facts.teacher_accuracy,
+    }
+    for tag, found in values.items():
+        if found is not None and len(found):
+            yield 0, _histogram(tag, found)
     yield from _images(facts.figures)
 
 
 def _histogram(tag: str, values: npt.NDArray[np.number]) -> Summary:
-    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+    low, high = float(values.min()), float(values.max())
     return histogram(tag, values.astype(np.float64), np.linspace(low, max(high, low + 1e-9), 51))
 
 

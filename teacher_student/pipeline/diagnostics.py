@@ -26,7 +26,7 @@ from teacher_student.monitoring.report import PrivateFacts, write_private_report
 from teacher_student.monitoring.tensorboard import write_private_events
 from teacher_student.pipeline.budget import recognise
 from teacher_student.pipeline.rounds import Mode
-from teacher_student.pipeline.settings import RecordVoters
+from teacher_student.pipeline.settings import EachRecord
 from teacher_student.pipeline.stages import Run, Teachers, fit, one_process
 from teacher_student.student import Targets, predict_probabilities, targets_from_labels
 from teacher_student.student.evaluation import confusion_matrix
@@ -181,7 +181,7 @@ class _Alone(NamedTuple):
 
 def _single_teachers(run: Run, teachers: Teachers) -> _Alone:
     dataset, options = run.dataset, one_process(run.settings.trainer)
-    if isinstance(teachers, RecordVoters):
+    if isinstance(teachers, EachRecord):
         return _Alone(np.zeros(0, dtype=np.bool_), None)
     votes = np.concatenate(list(predict_votes(teachers, dataset.public_features[:MEASURED], trainer_options=options)))
     abstains = np.asarray((votes < 0).all(axis=0))
@@ -238,7 +238,7 @@ def _figures(run: Run, points: npt.NDArray[np.float32], targets: Targets) -> Fig
 
 def _facts(run: Run, counts: npt.NDArray[np.integer], models: dict[str, Figures], alone: _Alone | None) -> PrivateFacts:
     ordered = np.sort(counts, axis=1).astype(np.int64)
-    sizes = np.zeros(0, dtype=np.int64) if run.settings.record_voters else np.diff(run.shards.offsets)
+    sizes = np.zeros(0, dtype=np.int64) if run.settings.each_record else np.diff(run.shards.offsets)
     accuracy = None if alone is None or alone.accuracy is None else alone.accuracy[sizes > 0]
     return PrivateFacts(
         name=run.settings.name,

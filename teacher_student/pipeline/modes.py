@@ -6,6 +6,7 @@
 | `SoftLabels` | histograms of scores, two classes | 1 | the scores |
 | `Fractions` | votes | 1 + R | shares of the votes, and then in which direction it errs |
 | `MeanScores` | bounded class scores | 1 + R, all of which correct it | how much its beliefs lack |
+| `Gradients` | bounded gradients of a linear model | one for each step | what the model says at last |
 """
 
 # ruff: noqa: D102 - what the methods of a mode do is said once, in `Mode`
@@ -13,8 +14,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +26,11 @@ from teacher_student.aggregation.fractions import FractionSession
 from teacher_student.aggregation.labels import LabelSession
 from teacher_student.aggregation.ledger import Account
 from teacher_student.aggregation.release import FractionRelease, Release, ScoreRelease, SoftRelease
-from teacher_student.aggregation.scores import ScoreSession, add_scores, empty_sums
+from teacher_student.aggregation.scores import GradientSession, ScoreSession, add_scores, empty_sums
+from teacher_student.aggregation.session import Session
 from teacher_student.aggregation.soft_label import SoftLabelSession
 from teacher_student.aggregation.statistic import Table
-from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer, positive_number
+from teacher_student.arguments import ArgumentError, Floats, Integers, choice, positive_integer, positive_number
 from teacher_student.data import PublicSizes
 from teacher_student.labels import ABSTAIN, HALTED
 from teacher_student.mechanisms import distance_to_instability
@@ -37,10 +40,12 @@ from teacher_student.pipeline import stages
 from teacher_student.pipeline.folder import growing_array, read_array, write_array
 from teacher_student.pipeline.processes import Ranks
 from teacher_student.pipeline.rounds import QUERIES_PER_ANSWER, Checked, Mode
-from teacher_student.pipeline.settings import RecordVoters, RunSettings
+from teacher_student.pipeline.settings import EachRecord, GradientDescent, RecordVoters, RunSettings
 from teacher_student.pipeline.stages import Run, Teachers
+from teacher_student.planning.preflight import hidden_gradients
 from teacher_student.planning.report import plan
 from teacher_student.planning.request import Request
+from teacher_student.privacy import MechanismSpec, NoisyScores
 from teacher_student.privacy.registry import ANSWERING, SOFT_LABELS
 from teacher_student.student import (
     NewtonStep,
@@ -64,7 +69,8 @@ def mode_class(settings: RunSettings) -> type[Mode]:
     """Return the mode of what the mechanism releases; labels are soft if bins are set."""
     kind = ANSWERING.get(settings.privacy.mechanism)
     if kind is not None and kind.releases in MODES:
-        return MODES[kind.releases]
+        scores_of_records = kind.releases == "scores" and isinstance(settings.learner, GradientDescent)
+        return Gradients if scores_of_records else MODES[kind.releases]
     return HardLabels if settings.privacy.bins is None else SoftLabels
 
 
@@ -83,7 +89,7 @@ class HardLabels(Mode):
     """
 
     answers = "labels"
-    takes_records = True
+    records = RecordVoters
 
     def open_session(self, state: Path | None = None, account: Account | None = None) -> LabelSession:
         privacy = self.settings.privacy
@@ -296,7 +302,7 @@ class Fractions(Mode):
     """
 
     answers = "fractions"
-    takes_records = True
+    records = RecordVoters
     option = "votes_per_teacher"  # points on which a teacher votes in each round, those nearest to its records; None for all
 
     def open_session(self, state: Path | None = None, account: Account | None = None) -> FractionSession:
@@ -355,6 +361,7 @@ class MeanScores(Mode):
     answers, form = "mean scores", "sums"
     option = "norm"  # root mean square at which a teacher's scores of a round are cut off, before any noise
     several_processes, whole_rounds = False, True
+    session: ClassVar[type[ScoreSession]] = ScoreSession
 
     @property
     def norm(self) -> float:
@@ -362,12 +369,13 @@ class MeanScores(Mode):
         return positive_number(f"mechanism.{self.option}", self.settings.privacy.options.get(self.option))
 
     def open_session(self, state: Path | None = None, account: Account | None = None) -> ScoreSession:
-        return ScoreSession(
+        return self.session(
             self.sizes.num_classes,
             num_queries=self.asked,
             norm=self.norm,
             rounds=self.rounds,
             **self.common(state, account),
+            **self.vote_options,
         )
 
     def collect_votes(self, run: Run, teachers: Teachers, advance: Advance, ranks: Ranks, number: int = 0) -> Table:
@@ -382,7 +390,7 @@ class MeanScores(Mode):
         points = run.dataset.public_features[: self.asked]
         sums, votes, done = empty_sums(len(points), classes), empty_sums(len(points), classes), 0
         weight = 1.0 if number else 1 - 1 / classes
-        assert not isinstance(teachers, RecordVoters)  # `check` refused them
+        assert not isinstance(teachers, EachRecord)  # `check` refused them
         for scores in predict_class_scores(teachers, points, trainer_options=self.settings.trainer):
             add_scores(sums, np.moveaxis(weight * scores, 0, 1), self.norm)
             for vector in scores if number == 0 else ():  # a vote for the class with the largest score; zeros abstain
@@ -411,6 +419,91 @@ class MeanScores(Mode):
 
     def facts(self, release: ScoreRelease) -> dict[str, Any]:
         return {"scores": release.means}
+
+
+class Gradients(MeanScores):
+    """Every record gives a bounded gradient of one linear model, and the session gives their sums with noise.
+
+    A round is a step of full-batch gradient descent, and its queries are the features of the model. The model before a step is a
+    function of the sums that were released, of public points and of public settings (`student.descent`), so a record moves
+    nothing but its own gradients. What the last model says about all public points teaches the student.
+    """
+
+    answers = "gradient rows"
+    records = GradientDescent
+    session = GradientSession
+
+    def check(self) -> Checked:
+        """Refuse an order or a number of points to ask, because none are asked; warn of noise that hides the gradients."""
+        if self.settings.queries != QuerySettings():
+            raise ArgumentError(
+                f"queries must be left as they are for learner=gradients: no points are asked, got {self.settings.queries}"
+            )
+        checked = super().check()
+        noise = self._noise(checked.parameters) * math.sqrt(self.asked * self.sizes.num_classes)
+        return checked._replace(warnings=[*checked.warnings, *hidden_gradients(noise)])
+
+    @property
+    def learner(self) -> GradientDescent:
+        """The settings of the descent."""
+        assert isinstance(self.settings.learner, GradientDescent)
+        return self.settings.learner
+
+    @property
+    def asked(self) -> int:
+        """Number of features of the model, the constant among them."""
+        return math.prod(self.sizes.record_shape) + 1
+
+    @property
+    def rounds(self) -> int:
+        """Number of steps."""
+        return self.learner.steps
+
+    def collect_votes(self, run: Run, teachers: Teachers, advance: Advance, ranks: Ranks, number: int = 0) -> Table:
+        """Return (asked, num_classes) int64 sums of the records' gradients of the model before step `number`."""
+        del ranks, advance, teachers
+        path = run.folder.votes / f"sums_{number}.npy"
+        if path.exists():
+            return read_array(path)
+        weights = (
+            read_array(run.folder.votes / f"weights_{number}.npy") if number else np.zeros((self.asked, self.sizes.num_classes))
+        )
+        sums = run.gradients.sums(weights, self.norm)
+        write_array(path, sums)
+        return sums
+
+    def _correcting_teachers(self, run: Run, session: Session[Any], number: int) -> Teachers:
+        """Return the records, which correct the model of the steps before `number`; the model is kept."""
+        path = run.folder.votes / f"weights_{number}.npy"
+        if not path.exists():
+            write_array(path, self._weights(run, session.release(), number))
+        return self.learner
+
+    def _weights(self, run: Run, release: ScoreRelease, steps: int) -> Floats:
+        """Return the model after the first steps of a release."""
+        shape = (steps, self.asked, self.sizes.num_classes)
+        unit = self.norm * math.sqrt(self.asked * self.sizes.num_classes)  # length of the longest gradient
+        gradients = release.means[: steps * self.asked].reshape(shape) / unit
+        return run.descent.weights(gradients, self._noise(release.certificate.parameters))
+
+    def _noise(self, spec: MechanismSpec) -> float:
+        """Return the noise on an entry of the mean of all gradients of a session, in units of the longest gradient."""
+        assert isinstance(spec, NoisyScores)
+        return float(spec.scale) / (self.voters * math.sqrt(spec.squared_norm))
+
+    def teach(self, run: Run, release: ScoreRelease, advance: Advance) -> Student:
+        return self.follow(run, None, release, self.rounds - 1, advance)
+
+    def follow(self, run: Run, before: nn.Module | None, release: ScoreRelease, number: int, advance: Advance) -> Student:
+        """Return the student of what the model after step `number` says about all public points."""
+        del before
+        said = run.descent.probabilities(self._weights(run, release, number + 1))
+        targets = Targets(said, np.ones(len(said), dtype=np.float32), np.zeros(len(said), dtype=bool))
+        return stages.teach_student(run, targets, advance)
+
+    def count_votes(self, votes: Table) -> Table:
+        """Return no votes: a gradient is not one."""
+        return votes[:0]
 
 
 MODES: dict[str, type[Mode]] = {"counts": Fractions, "scores": MeanScores}

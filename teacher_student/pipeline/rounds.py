@@ -38,7 +38,7 @@ from teacher_student.data import PrivateDataset, PublicSizes, Shards
 from teacher_student.monitoring.console import Advance
 from teacher_student.pipeline.folder import SESSION, read_array, write_array
 from teacher_student.pipeline.processes import ALONE, Ranks
-from teacher_student.pipeline.settings import RunSettings
+from teacher_student.pipeline.settings import EachRecord, RunSettings
 from teacher_student.pipeline.stages import Run, Teachers, collect_counts, keep, train
 from teacher_student.planning.preflight import few_answers, mostly_noise, weak_guarantee
 from teacher_student.planning.request import Request
@@ -77,7 +77,7 @@ class Mode(ABC):
         option: the mechanism's option for rounds, for modes that may have several; None for modes of one round.
         several_processes: whether teachers may be spread over processes.
         whole_rounds: whether a round is asked in one call.
-        takes_records: whether teachers may be records that vote for themselves.
+        records: how teachers may be records that speak for themselves; None if they may not.
     """
 
     settings: RunSettings
@@ -88,7 +88,7 @@ class Mode(ABC):
     option: ClassVar[str | None] = None
     several_processes: ClassVar[bool] = True
     whole_rounds: ClassVar[bool] = False
-    takes_records: ClassVar[bool] = False
+    records: ClassVar[type[EachRecord] | None] = None
 
     @property
     def asked(self) -> int:
@@ -117,11 +117,12 @@ class Mode(ABC):
 
     @property
     def vote_options(self) -> dict[str, Any]:
-        """Options of a session if records vote: how many do on a point is private, and votes may be withdrawn alone."""
-        if self.settings.record_voters is None:
+        """Options of a session if records speak for themselves: votes may be withdrawn alone, and their number is private."""
+        if self.settings.each_record is None:
             return {}
         own = self.neighbours in WITHDRAWING  # every voter is itself protected
-        return {"num_teachers_is_public": False, **({"vote_change": WITHDRAWN} if own else {})}
+        counted = {} if self.settings.record_voters is None else {"num_teachers_is_public": False}
+        return {**counted, **({"vote_change": WITHDRAWN} if own else {})}
 
     def common(self, state: Path | None, account: Account | None) -> dict[str, Any]:
         """Return the arguments that the sessions of all modes take."""
@@ -169,10 +170,10 @@ class Mode(ABC):
         A session that is never asked spends nothing.
         """
         boosting, mechanism = self.settings.boosting.rounds, self.settings.privacy.mechanism
-        if self.settings.record_voters:
-            if not self.takes_records:
+        if each := self.settings.each_record:
+            if not isinstance(each, self.records or ()):
                 raise ArgumentError(
-                    f"learner must be a network or an estimator for {self.answers}: records only vote, got nearest"
+                    f"learner must be a network or an estimator for {self.answers}, got one that is not: {each.needs}"
                 )
             positive_integer("boosting.rounds", boosting, minimum=0, maximum=0)
         if self.option is not None:

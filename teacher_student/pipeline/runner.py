@@ -113,7 +113,7 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
                 if note := settings.budget.news():
                     display.say(note)
                 account = settings.budget.open(settings.budget.dataset or mode.sizes.name)
-            if settings.record_voters is None:
+            if settings.each_record is None:
                 _ = this.shards
             if ranks.first:
                 write_notes(this, account)
@@ -128,8 +128,8 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
 
 
 def _of_shards(settings: RunSettings) -> str:
-    if settings.record_voters:
-        return "none: every record is a teacher and votes for itself"
+    if settings.each_record:
+        return f"none: every record {settings.each_record.does}"
     return f"{settings.num_teachers:,} shards, every record in exactly one"
 
 
@@ -257,7 +257,7 @@ def _cutoff(release: AnyRelease) -> int | None:
 
 def _public_settings(settings: RunSettings, release: AnyRelease) -> dict[str, Any]:
     return {
-        "teachers": f"each of about {settings.num_teachers:,} records" if settings.record_voters else settings.num_teachers,
+        "teachers": f"each of about {settings.num_teachers:,} records" if settings.each_record else settings.num_teachers,
         "mechanism": settings.privacy.mechanism,
         "epsilon": settings.privacy.epsilon,
         "delta": settings.privacy.delta,

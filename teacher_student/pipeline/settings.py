@@ -7,11 +7,12 @@ import functools
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from teacher_student.arguments import (
     ArgumentError,
     choice,
+    fraction_of_one,
     number_at_least_zero,
     positive_integer,
     positive_number,
@@ -118,20 +119,58 @@ class Estimator:
     num_workers: int = -1
 
 
-@dataclasses.dataclass(frozen=True)
-class RecordVoters:
-    """No model: every private record votes with its own label on the public points nearest to it (`teachers.record_voters`).
+class EachRecord:
+    """No models and no shards: every private record, or user with all records, speaks for itself.
 
     `num_teachers` is then a public order of magnitude of the number of records, which itself is private.
+
+    Attributes:
+        does: what a record does.
+        needs: what it can do nothing without.
+    """
+
+    does: ClassVar[str]
+    needs: ClassVar[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordVoters(EachRecord):
+    """Every private record votes with its own label on the public points nearest to it (`teachers.record_voters`).
 
     Attributes:
         votes: asked points on which a record, or a user with all records, votes.
     """
 
+    does, needs = "is a teacher and votes for itself", "nearest needs a mechanism of votes: records only vote"
+
     votes: int = 6
 
     def __post_init__(self) -> None:
         positive_integer("learner.votes", self.votes)
+
+
+@dataclasses.dataclass(frozen=True)
+class GradientDescent(EachRecord):
+    """Every private record gives its bounded gradient of one linear model, in each step of gradient descent.
+
+    `teachers.record_gradients` makes the gradients, `student.descent` follows their noisy sums.
+
+    Attributes:
+        steps: of gradient descent; each is a round of the session.
+        learning_rate: length of a step along a gradient as long as a record's may be, in a direction without preconditioner.
+        momentum: share of the last step that is made again.
+    """
+
+    does, needs = "gives its bounded gradient in each step", "gradients needs mechanism=noisy_scores"
+
+    steps: int = 40
+    learning_rate: float = 0.5
+    momentum: float = 0.8
+
+    def __post_init__(self) -> None:
+        positive_integer("learner.steps", self.steps, maximum=1000)
+        positive_number("learner.learning_rate", self.learning_rate)
+        fraction_of_one("learner.momentum", self.momentum)
 
 
 def _default_queries() -> QuerySettings:
@@ -149,7 +188,7 @@ class RunSettings:
         seed: of weights, batches and public splits. It never reaches the noise.
         data: loads the data when called.
         num_teachers: number of shards and teachers, k.
-        learner: what each teacher is: a network class, an `Estimator`, or `RecordVoters`.
+        learner: what each teacher is: a network class, an `Estimator`, or `EachRecord`: `RecordVoters`, `GradientDescent`.
         training: how each teacher is trained, if it is a network.
         privacy: the guarantee.
         student_network: the student's network class.
@@ -193,8 +232,13 @@ class RunSettings:
         positive_integer("teachers.number", self.num_teachers, maximum=MOST_TEACHERS)
 
     @property
+    def each_record(self) -> EachRecord | None:
+        """The learner if every record speaks for itself; None for models."""
+        return self.learner if isinstance(self.learner, EachRecord) else None
+
+    @property
     def record_voters(self) -> RecordVoters | None:
-        """The learner if every record votes for itself; None for models."""
+        """The learner if every record votes for itself; None otherwise."""
         return self.learner if isinstance(self.learner, RecordVoters) else None
 
     @property

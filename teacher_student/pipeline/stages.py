@@ -28,7 +28,8 @@ from teacher_student.monitoring.console import Advance
 from teacher_student.monitoring.tensorboard import TimelessCurves
 from teacher_student.pipeline.folder import RunFolder, read_array, write_array
 from teacher_student.pipeline.processes import ALONE, Ranks
-from teacher_student.pipeline.settings import Estimator, NetworkClass, RecordVoters, RunSettings
+from teacher_student.pipeline.settings import EachRecord, Estimator, GradientDescent, NetworkClass, RecordVoters, RunSettings
+from teacher_student.privacy.noisy_sums import STEPS
 from teacher_student.student import (
     BoostingStep,
     Standardized,
@@ -38,6 +39,7 @@ from teacher_student.student import (
     boost_student,
     fit_student,
 )
+from teacher_student.student.descent import Descent
 from teacher_student.teachers import (
     LearnerEnsemble,
     TeacherEnsemble,
@@ -47,9 +49,11 @@ from teacher_student.teachers import (
     train_learners,
     train_teachers,
 )
+from teacher_student.teachers.record_gradients import RecordGradients, WholeFeatures
 from teacher_student.teachers.record_voters import vote_of_records
 
-Teachers = TeacherEnsemble | LearnerEnsemble | RecordVoters
+Teachers = TeacherEnsemble | LearnerEnsemble | EachRecord
+"""Who gives a statistic in a round."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +92,21 @@ class Run:
             ) from error
         return manifest.remake(self.dataset)
 
+    @functools.cached_property
+    def gradients(self) -> RecordGradients:
+        """The private records, for gradients of any model."""
+        data = self.dataset
+        return RecordGradients(
+            data.private_features, data.private_labels, data.public_features, steps=STEPS, ids=data.private_users
+        )
+
+    @functools.cached_property
+    def descent(self) -> Descent:
+        """What follows the released gradients of records: a function of public points and settings."""
+        learner, points = self.settings.learner, self.dataset.public_features
+        assert isinstance(learner, GradientDescent)
+        return Descent(WholeFeatures(points, STEPS).unit(points), learner.learning_rate, learner.momentum)
+
     def student_network(self) -> Standardized:
         """Return an untrained student whose input scaling comes from the public points."""
         points = self.dataset.student_points
@@ -97,7 +116,7 @@ class Run:
 
 def check_teachers(sizes: PublicSizes, settings: RunSettings) -> None:
     """Refuse a learner or a training that is impossible, or that would couple teachers."""
-    if settings.record_voters:
+    if settings.each_record:
         return None
     if isinstance(settings.learner, Estimator):
         return check_learner(settings.learner.estimator, weighted=settings.boosting.rounds > 0)
@@ -130,8 +149,8 @@ def train(
         name: of the folder.
     """
     settings, dataset = run.settings, run.dataset
-    if settings.record_voters:
-        return settings.record_voters
+    if settings.each_record:
+        return settings.each_record
     shards = run.shards
 
     def report(done: int, _: int, left: float) -> None:
@@ -185,6 +204,7 @@ def collect_counts(
         assert allowed is not None
         counts = count_records(run, teachers, allowed, ranks)
     else:
+        assert not isinstance(teachers, EachRecord)
         counts = empty_counts(len(dataset.public_features), dataset.num_classes, num_teachers=settings.num_teachers)
         done = 0
         options = ranks.trainer_options(settings.trainer)

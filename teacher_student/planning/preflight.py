@@ -21,6 +21,9 @@ UNSTABLE = 0.01
 LARGEST_EPSILON = 10.0
 """Largest epsilon without a warning: an observer's odds may change by a factor of e^10 = 22,026."""
 
+LOUDEST = 0.5
+"""Length of the noise on the mean of all gradients without a warning; 1 is the largest length of the mean itself."""
+
 _LEAST_SHARE, _LEAST_PER_CLASS, _MOST_TEACHERS = 0.01, 5, 10**8
 
 
@@ -108,6 +111,24 @@ def few_answers(parameters: MechanismSpec, request: Request) -> list[str]:
     return [
         f"expect only about {expected.agreeing:,.0f} labels that most teachers agree on{caveat}, of {request.num_queries:,} "
         f"asked, even if 19 in 20 teachers agree. What would help: {suggestion(parameters, request)}"
+    ]
+
+
+def hidden_gradients(noise: float) -> list[str]:
+    """Return a one-line warning if noise hides the gradients of a linear model.
+
+    Args:
+        noise: length of the noise on the mean of all gradients of a session; 1 is the largest length of a gradient.
+
+    >>> hidden_gradients(0.1)
+    []
+    """
+    if noise <= LOUDEST:
+        return []
+    return [
+        f"the noise on all gradients together is {noise:.2g} times as long as their mean can be, so the student will be mostly "
+        "noise. What would help: a larger epsilon, fewer features (data.view.components), or more records, if teachers.number "
+        "understates their order of magnitude."
     ]
 
 

@@ -99,7 +99,7 @@ def vote_of_records(
     places = torch.from_numpy(grid.apply(points))
     squares = (places * places).sum(dim=1)
     counts = np.zeros((len(points), positive_integer("num_classes", num_classes)), dtype=np.int64)
-    single, several = _persons(len(features), ids)
+    single, several = persons(len(features), ids)
     size = max(1, _BLOCK_CELLS // len(points))
     for start in range(0, len(single), size):
         rows = single[start : start + size]
@@ -113,7 +113,7 @@ def vote_of_records(
     return counts
 
 
-def _persons(length: int, ids: npt.NDArray[np.generic] | None) -> tuple[Integers, list[Integers]]:
+def persons(length: int, ids: npt.NDArray[np.generic] | None) -> tuple[Integers, list[Integers]]:
     """Return the rows of persons with one record, and for each other person their rows."""
     if ids is None:
         return np.arange(length, dtype=np.int64), []

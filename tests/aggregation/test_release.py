@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import teacher_student as ts
+from teacher_student.aggregation import GradientSession
 from teacher_student.aggregation.release import CERTIFICATE_FILE, bind_files
 from teacher_student.app.command_line import dispatch
 from teacher_student.mechanisms import SystemNoise
@@ -195,10 +196,13 @@ def made(kind: str) -> ts.Release:
         return ts.label_fractions(counts=CLEAR, num_classes=2, **GIVEN)
     if kind == "scores.csv":
         return ts.label_soft(np.full((3, 4000), 0.42), **GIVEN)
+    if kind == "noisy_gradients.csv":
+        with GradientSession(2, num_queries=3, norm=1.0, **GIVEN) as session:
+            return session.ask_once(np.full((3, 2), 9_000_000))
     return ts.average_scores(np.full((3, 4000, 2), 0.5), norm=1.0, **GIVEN)
 
 
-KINDS = ["labels.csv", "fractions.csv", "scores.csv", "noisy_scores.csv"]
+KINDS = ["labels.csv", "fractions.csv", "scores.csv", "noisy_scores.csv", "noisy_gradients.csv"]
 
 
 def flip(table: Path) -> None:

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from teacher_student.aggregation.scores import BoundedScores
+from teacher_student.aggregation.scores import BoundedGradients, BoundedScores
 from teacher_student.aggregation.soft_label import Histograms
 from teacher_student.aggregation.statistic import Statistic
 from teacher_student.aggregation.votes import Votes
@@ -68,8 +68,13 @@ def test_it_is_a_sum_over_teachers(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statistic", "mechanism"), [(Votes(3, 9), "noisy_fraction"), (BoundedScores(3, 9, 5, 1.0), "noisy_scores")]
+    ("statistic", "mechanism", "options"),
+    [
+        (Votes(3, 9), "noisy_fraction", {}),
+        (BoundedScores(3, 9, 5, 1.0), "noisy_scores", {}),
+        (BoundedGradients(3, 9, 5, 1.0), "noisy_scores", {"steps": 64**2}),
+    ],
 )
-def test_sums_are_paid_for_by_this_distance(statistic: Statistic, mechanism: str) -> None:
-    spec = calibrate(mechanism, epsilon=1.0, delta=1e-5, num_queries=5, num_classes=3)
+def test_sums_are_paid_for_by_this_distance(statistic: Statistic, mechanism: str, options: dict[str, int]) -> None:
+    spec = calibrate(mechanism, epsilon=1.0, delta=1e-5, num_queries=5, num_classes=3, **options)
     assert spec.mu == pytest.approx(math.sqrt(5 * statistic.squared_distance) * discrete_gaussian_mu(spec.scale), rel=1e-9)

@@ -10,15 +10,22 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from teacher_student.aggregation import GradientSession
 from teacher_student.app.verbs import audit as audit_verb
 from teacher_student.arguments import ArgumentError
 from teacher_student.auditing import audit
 from teacher_student.auditing.checks import sampled_epsilon
 from teacher_student.auditing.laws import discrete_gaussian
-from teacher_student.auditing.sums import NoisySumLaw, SumsUnderTest, sum_of
+from teacher_student.auditing.pairs import MOVES
+from teacher_student.auditing.sums import NoisySumLaw, SumsUnderTest, Teachers, neighbours, sum_of
 from teacher_student.auditing.under_test import AuditConfig
+from teacher_student.auditing.wrapped_noise import SilentNoise
 from teacher_student.mechanisms import GeneratorNoise
 from teacher_student.privacy import NoisyFraction, calibrate
+from teacher_student.privacy.gaussian import discrete_gaussian_mu
+from teacher_student.privacy.parameters import REPLACED, WITHDRAWN
+from teacher_student.teachers import record_gradients
+from teacher_student.teachers.record_gradients import RecordGradients
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
@@ -73,9 +80,21 @@ REJECTED_BY = {
         "pays_for_2_of_4": {"exact divergence", "draws"},
         "part_of_a_round_twice": {"neighbours", "exact divergence"},
         "rounded_to_nearest": {"neighbours"},
+        "not_bounded": {"neighbours"},
+    },
+    "withdrawn scores": {
+        **COMMON,
+        "votes_replaced": {"neighbours", "exact divergence"},
+        "voter_counted_twice": {"neighbours", "exact divergence"},
+        "part_of_a_round_twice": {"neighbours", "exact divergence"},
+        "rounded_to_nearest": {"neighbours"},
+        "not_bounded": {"neighbours"},
     },
 }
-OPTIONS = {"few_votes": {"mechanism": "noisy_fraction", "votes_per_teacher": 2}}
+OPTIONS = {
+    "few_votes": {"mechanism": "noisy_fraction", "votes_per_teacher": 2},
+    "withdrawn scores": {"mechanism": "noisy_scores", "vote_change": WITHDRAWN},
+}
 
 
 @pytest.mark.parametrize("mechanism", REJECTED_BY)
@@ -120,6 +139,60 @@ def test_a_config_of_few_votes_and_one_of_scores_can_be_audited(capsys):
     assert "votes_forgotten_between_calls" in capsys.readouterr().out
     assert audit_verb(["mechanism=noisy_scores", "trials=100", "console=quiet"]) == 0
     assert "part_of_a_round_twice" in capsys.readouterr().out
+
+
+@dataclasses.dataclass(frozen=True)
+class HostileRecords(Teachers):
+    """Records of two classes whose gradients have entries of one size, in front of two steps of descent.
+
+    The model is the same in both steps, and says nothing of the record.
+    """
+
+    must_answer = False
+    FEATURES = 3
+
+    @property
+    def most(self):
+        sides = 2 if self.claimed.vote_change == REPLACED else 1
+        return sides**2 * 64**4 * self.claimed.max_answers * 2
+
+    def pairs(self):
+        for name, size in (("a plain record", 1.0), ("a record far away", 1e15), ("a record that is not finite", np.nan)):
+            yield name, (size, 0), (size, 1) if self.move.lost else None
+
+    def released(self, answers):
+        rows = [] if answers is None else [answers] * self.move.gained
+        features = np.array([[size, size] for size, _ in rows], dtype=np.float32)
+        points = np.array([[-1.0] * 2, [1.0] * 2], dtype=np.float32)
+        records = RecordGradients(features.reshape(-1, 2), np.array([label for _, label in rows], np.int64), points, steps=64)
+        sums = records.sums(np.zeros((self.FEATURES, 2)), 0.1)
+        options = {"num_queries": self.FEATURES, "rounds": 2, "num_teachers": 5, "norm": 0.1, "noise": SilentNoise()}
+        session = GradientSession(2, self.epsilon, self.delta, vote_change=self.claimed.vote_change, **options)
+        return self.sums_of(session, [sums[:1], sums, sums])
+
+    def broken(self):
+        return {}
+
+
+@pytest.mark.parametrize("change", [REPLACED, WITHDRAWN])
+def test_gradients_of_hostile_records_are_paid_for_and_neighbours_that_do_more_are_caught(change, monkeypatch):
+    """From the record to what a session releases. The law of sums that move so far is that of the tests above."""
+    sizes = {"num_queries": 2 * HostileRecords.FEATURES, "num_classes": 2, "steps": 64**2, "vote_change": change}
+    spec = calibrate("noisy_scores", epsilon=1.0, delta=1e-5, **sizes)
+    config = AuditConfig(1.0, 1e-5, 100, 1e-9, SilentNoise)
+
+    def under_test():
+        return SumsUnderTest.of(spec, teachers=HostileRecords(spec, 1.0, 1e-5, MOVES[change]))
+
+    true = under_test()
+    assert spec.mu == pytest.approx(math.sqrt(true.teachers.most) * discrete_gaussian_mu(spec.scale))
+    assert neighbours(true, config).passed
+    assert max(pair.squares for pair in true.teachers.neighbours) > 0.9 * true.teachers.most
+    for mutant in true.mutants():
+        if mutant.name in ("votes_replaced", "voter_counted_twice"):
+            assert not neighbours(mutant, config).passed
+    monkeypatch.setattr(record_gradients, "_shrunk", lambda whole, most, _: np.trunc(whole * min(most, 1.0)))
+    assert not neighbours(under_test(), config).passed
 
 
 @pytest.mark.slow

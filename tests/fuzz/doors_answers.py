@@ -221,6 +221,7 @@ AGGREGATION = {
             "rounds": integers(1, 3),
             "norm": EPSILON,
             "num_teachers": st.just(900),
+            "vote_change": st.sampled_from(["replaced", "withdrawn"]),
             **{name: COMMON[name] for name in ("epsilon", "delta", "neighbours", "state", "noise")},
         },
         weight=0.5,

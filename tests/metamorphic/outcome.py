@@ -104,7 +104,7 @@ def put_in(patch: pytest.MonkeyPatch, *, tied: bool = False) -> None:
     patch.setattr(modes, "plan", functools.cache(modes.plan))
     patch.setattr(diagnostics, "STEPS", 20)
     patch.setattr(callback_connector, "_load_external_callbacks", lambda _: [])  # it searches all installed packages each time
-    for mode in (modes.HardLabels, modes.SoftLabels, modes.Fractions, modes.MeanScores):
+    for mode in (modes.HardLabels, modes.SoftLabels, modes.Fractions, modes.MeanScores, modes.Gradients):
         patch.setattr(mode, "collect_votes", votes_put_in(mode.collect_votes, tied=tied))
 
 

@@ -36,6 +36,7 @@ CASES: dict[str, tuple[str, str]] = {
     "learner boosting": ("blobs", f"{CHEAP} learner=boosting learner.num_workers=1 learner.estimator.n_estimators=2"),
     "learner nearest": ("blobs", f"{CHEAP} learner=nearest queries.order=representative queries.total=20"),
     "few votes of records": ("blobs", f"{CHEAP} learner=nearest mechanism=noisy_fraction queries.total=20"),
+    "learner gradients": ("blobs", f"{CHEAP} learner=gradients mechanism=noisy_scores learner.steps=2"),
     "learner cnn": ("mnist", f"{CHEAP} learner=cnn student=cnn {SMALL_CNN}"),
     "learner resnet": (
         "mnist",
@@ -57,10 +58,15 @@ CASES: dict[str, tuple[str, str]] = {
         "digits on small images",
         "experiment=digits_frozen data.view.components=8 data.view.encoder.steps=2 mechanism.votes_per_teacher=12",
     ),
+    "experiment digits_gradients": ("digits", "experiment=digits_gradients data.view.components=8 learner.steps=2"),
     "experiment digits_local": ("digits", "experiment=digits_local data.view.components=8"),
     "experiment digits_local_labels": (
         "digits",
         "experiment=digits_local_labels data.view.view.components=8 data.view.number=25 queries.total=20",
+    ),
+    "experiment mnist_gradients": (
+        "mnist",
+        f"experiment=mnist_gradients data.view.components=null data.view.whiten=0 learner.steps=2 {SMALL_STUDENT}",
     ),
     "experiment mnist_local": (
         "mnist",
@@ -91,6 +97,7 @@ DEFAULT = {
     "active queries": ("NaN",),
     "learner sklearn": ("infinity",),
     "learner nearest": ("one removed",),
+    "learner gradients": ("one 3e38",),
     "engine vmap": ("NaN",),
     "experiment table": ("one removed",),
 }

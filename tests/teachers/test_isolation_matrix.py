@@ -23,7 +23,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from teacher_student.app import compose, conf_folder, settings_from_config
-from teacher_student.pipeline.settings import Estimator, RecordVoters
+from teacher_student.pipeline.settings import EachRecord, Estimator
 from teacher_student.pipeline.stages import build_network
 from teacher_student.teachers import (
     CNN,
@@ -214,7 +214,7 @@ def names(group):
 
 def must_isolate_learner(learner, training, options, alterations):
     """Train what a run trains with these settings, in a few steps, on the shards of this file."""
-    if isinstance(learner, RecordVoters):  # nothing is trained; `test_record_voters` has the isolation of their votes
+    if isinstance(learner, EachRecord):  # `test_record_voters` and `test_record_gradients` have their isolation
         return None
     if isinstance(learner, Estimator):
         return estimators_must_be_isolated(learner.estimator, alterations)
@@ -248,7 +248,7 @@ def configs():
     """
     alone = [name for name in names("trainer") if read("trainer", name)["devices"] == 1]
     for learner, trainer in itertools.product(names("learner"), alone):
-        teachers = names("teachers")[:1] if isinstance(read("learner", learner), Estimator | RecordVoters) else names("teachers")
+        teachers = names("teachers")[:1] if isinstance(read("learner", learner), Estimator | EachRecord) else names("teachers")
         marks = [pytest.mark.gpu] if trainer == "gpu" else []
         for name in teachers:
             yield pytest.param(learner, name, trainer, marks=marks, id=f"{learner}-{name}-{trainer}")
