@@ -268,6 +268,9 @@ def fit(
         run.dataset.student_points if points is None else points,
         targets,
         settings or run.settings.student,
+        graph_features=run.dataset.public_features
+        if points is None
+        else None,  # alike to the teachers, who were asked about them
         seed=run.settings.seed + seed,
         trainer_options={**one_process(run.settings.trainer), "logger": logger},
         report=_reporter(advance),

@@ -36,6 +36,7 @@ def fit_student(
     targets: Targets,
     settings: StudentSettings,
     *,
+    graph_features: npt.NDArray[np.float32] | None = None,
     seed: int = 0,
     trainer_options: Mapping[str, Any] | None = None,
     report: Report | None = None,
@@ -47,6 +48,8 @@ def fit_student(
         features: (num_queries, *shape) public features.
         targets: of these points.
         settings: how to learn.
+        graph_features: (num_queries, ...) public features in which points are neighbours, for `settings.propagation`; `features`
+            if None.
         seed: of initial weights, batch order and views; not secret.
         trainer_options: passed to `lightning.Trainer`.
         report: called with (epochs done in this round, loss) after every epoch.
@@ -57,7 +60,8 @@ def fit_student(
     _check_points(features, targets)
     positive_integer("seed", seed, minimum=0, maximum=_LARGEST_SEED)
     if settings.propagation > 0:
-        targets = propagate(features, targets, settings.propagation, settings.propagation_neighbours)
+        graph = features if graph_features is None else graph_features
+        targets = propagate(graph, targets, settings.propagation, settings.propagation_neighbours, settings.propagation_share)
     settings = _possible(settings, targets)
     points = torch.as_tensor(features)
     with torch.random.fork_rng(devices=[]):

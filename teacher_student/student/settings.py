@@ -47,9 +47,11 @@ class StudentSettings:
         label_noise: how often a released label is not the point's class: a probability, or (num_classes, num_classes) rows of
             probabilities (see `label_noise.TransitionMatrix`); 0 for never. "mechanism" takes the noise of the run's mechanism,
             and a `NoisyArgmaxLikelihood` states it outside of a run: the student then learns vote shares.
-        propagation: weight of the targets of a point's neighbours beside its own (see `targets.propagate`); every point then
-            has a label. 0 leaves targets as they are.
+        propagation: weight of the targets of a point's neighbours beside its own (see `targets.propagate`). 0 leaves targets as
+            they are.
         propagation_neighbours: neighbours of each point.
+        propagation_share: share of the points that take a label from the propagation, the clearest first. The others stay
+            unlabeled; `method` says what is learned from them.
         method: how to learn from unlabeled points: a `Method` with its own settings, or a name in `methods.METHODS`.
         unlabeled_weight: weight of the unlabeled points' loss beside the labeled points'.
         ramp_up: share of the steps during which that weight rises from 0.
@@ -68,6 +70,7 @@ class StudentSettings:
     label_noise: float | Sequence[Sequence[float]] | str | NoisyArgmaxLikelihood = 0.0
     propagation: float = 0.0
     propagation_neighbours: int = 5
+    propagation_share: float = 1.0
     method: Method | str = "supervised"
     unlabeled_weight: float = 1.0
     ramp_up: float = 0.0
@@ -89,7 +92,7 @@ class StudentSettings:
         positive_number("student.settings.learning_rate", self.learning_rate)
         for name in ("weight_decay", "prior_precision", "propagation", "unlabeled_weight"):
             number_at_least_zero(f"student.settings.{name}", getattr(self, name))
-        for name in ("label_smoothing", "average_decay", "ramp_up"):
+        for name in ("label_smoothing", "average_decay", "ramp_up", "propagation_share"):
             fraction_of_one(f"student.settings.{name}", getattr(self, name))
         object.__setattr__(self, "label_noise", checked_label_noise(self.label_noise))
         if self.propagation > 0 and self.label_noise != 0:

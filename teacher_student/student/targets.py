@@ -138,8 +138,10 @@ def _targets(
     return Targets(probabilities, has_target.astype(np.float32), unlabeled)
 
 
-def propagate(features: npt.NDArray[np.float32], targets: Targets, strength: float, neighbours: int) -> Targets:
-    """Return one-hot targets for all points that had one or were unlabeled: the class with the largest propagated score.
+def propagate(
+    features: npt.NDArray[np.float32], targets: Targets, strength: float, neighbours: int, share: float = 1.0
+) -> Targets:
+    """Return one-hot targets for points that had one or were unlabeled: the class with the largest propagated score.
 
     Zhou, Bousquet, Lal, Weston and Schoelkopf, "Learning with Local and Global Consistency", NeurIPS 2003, with one weight for
     each target. Every class's scores f over the points minimise
@@ -154,6 +156,8 @@ def propagate(features: npt.NDArray[np.float32], targets: Targets, strength: flo
         targets: of the points; any numbers that sum to 1 in a row.
         strength: weight of the neighbours beside a point's own target, above 0.
         neighbours: of each point in the graph; fewer where there are not as many points.
+        share: of these points that get a target: those whose largest score leads the second by most, as a share of all their
+            scores. The others are unlabeled.
     """
     from scipy.sparse import diags_array
     from scipy.sparse.linalg import splu
@@ -165,9 +169,15 @@ def propagate(features: npt.NDArray[np.float32], targets: Targets, strength: flo
     wanted = np.where(targets.weights[used] > 0, weights, 0.0)[:, np.newaxis] * centred
     scores: npt.NDArray[np.float64] = splu(system.tocsc()).solve(wanted)
     probabilities, learnt = targets.probabilities.copy(), np.zeros(len(features), dtype=np.float32)
-    probabilities[used] = np.eye(scores.shape[1], dtype=np.float32)[scores.argmax(axis=1)]
-    learnt[used] = 1.0
-    return Targets(probabilities, learnt, np.zeros(len(features), dtype=bool))
+    first, second = np.sort(scores, axis=1)[:, :-3:-1].T
+    sizes = np.abs(scores).sum(axis=1)
+    lead = np.divide(first - second, sizes, out=np.zeros_like(sizes), where=sizes > 0)
+    taken = np.argsort(-lead, kind="stable")[: max(1, round(share * len(used)))]
+    probabilities[used[taken]] = np.eye(scores.shape[1], dtype=np.float32)[scores[taken].argmax(axis=1)]
+    learnt[used[taken]] = 1.0
+    unlabeled = np.zeros(len(features), dtype=bool)
+    unlabeled[used] = learnt[used] == 0
+    return Targets(probabilities, learnt, unlabeled)
 
 
 def _laplacian(points: npt.NDArray[np.float32], neighbours: int) -> Any:

@@ -17,7 +17,7 @@ from teacher_student.app import compose, settings_from_config
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import gaussian_blobs
 from teacher_student.monitoring.console import Display
-from teacher_student.pipeline import modes, rounds, run, runner
+from teacher_student.pipeline import modes, run, runner, stages
 from teacher_student.pipeline.folder import open_run
 from teacher_student.pipeline.processes import Ranks
 
@@ -166,7 +166,7 @@ def test_a_killed_run_of_two_goes_on(tmp_path, monkeypatch, sessions):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
-        context.setattr(rounds, "collect_counts", killed)
+        context.setattr(stages, "collect_counts", killed)
         with pytest.raises(KeyboardInterrupt):
             run(settings(*TWO), tmp_path / "two")
     stamps = {file: file.stat().st_mtime_ns for file in (tmp_path / "two" / "private" / "teachers").glob("chunk*")}

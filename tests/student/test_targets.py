@@ -10,6 +10,7 @@ from torch import nn
 
 from teacher_student import ABSTAIN, HALTED, ArgumentError
 from teacher_student.student import (
+    Standardized,
     StudentSettings,
     Targets,
     TransitionMatrix,
@@ -153,6 +154,16 @@ def test_points_that_are_left_out_stay_out():
     assert np.array_equal(found.probabilities[~ASKED], SHARES[~ASKED])
 
 
+def test_only_the_clearest_take_a_label():
+    most, all_of_them = (propagate(POINTS, targets(), strength=20.0, neighbours=5, share=share) for share in (0.6, 1.0))
+    taken = most.weights > 0
+    assert taken.sum() == 180
+    assert np.array_equal(most.unlabeled, ~taken)
+    assert np.array_equal(most.probabilities[taken], all_of_them.probabilities[taken])
+    wrong = all_of_them.probabilities.argmax(axis=1) != CLASSES
+    assert wrong[taken].mean() < wrong[~taken].mean()
+
+
 @pytest.mark.parametrize("points", [POINTS[:1], np.zeros((4, 3), dtype=np.float32), np.repeat(POINTS[:2], 50, axis=0)])
 def test_odd_graphs(points):
     """One point; all points in one place; two places far apart, in one of which nothing was asked."""
@@ -173,10 +184,25 @@ def test_the_student_learns_what_was_propagated():
     assert accuracy(propagation=20.0) > accuracy() + 0.1
 
 
+def test_neighbours_in_other_public_features():
+    """What the student sees says nothing about neighbourhood: one column that means nothing is far larger than the others."""
+    seen = np.concatenate([POINTS, 100 * RNG.standard_normal((300, 1))], axis=1).astype(np.float32)
+
+    def accuracy(graph):
+        settings = StudentSettings(epochs=40, batch_size=100, learning_rate=0.05, propagation=20.0)
+        student = fit_student(
+            lambda: Standardized(nn.Linear(4, 3), (4,)).fit(seen), seen, targets(), settings, graph_features=graph
+        )
+        return (predict_probabilities(student.publishable, seen).argmax(axis=1) == CLASSES).mean()
+
+    assert accuracy(POINTS) > max(0.95, accuracy(None) + 0.05)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"propagation": -1.0}, "student.settings.propagation"),
+        ({"propagation_share": 1.5}, "student.settings.propagation_share"),
         ({"propagation_neighbours": 0}, "student.settings.propagation_neighbours"),
         ({"propagation": 1.0, "label_noise": 0.1}, "student.settings.label_noise"),
     ],
