@@ -126,12 +126,19 @@ NEIGHBOUR = (
 """Teachers without a gradient: the nearest neighbour."""
 
 
+VOTES = {epsilon: (f"learner.votes={votes}",) for epsilon, votes in zip(EPSILONS, (24, 24, 12, 6, 6), strict=True)}
+"""Votes of a record: many where noise is strong, since neighbouring points share it."""
+SURE = {epsilon: ("student.settings.propagation=3", "student.settings.epochs=300") for epsilon in (2.0, 4.0)}
+"""For a student of counts with little noise."""
+
+
 def images(experiment: str) -> tuple[Method, ...]:
     """Return the rows of a small image set."""
     few = (f"experiment={experiment}",)
     hard, asked = (*few, "mechanism=exponential", *FEWER), asking(20, 30, 50, 80, 100)
     return (
         Method("few_votes", few),
+        Method("local votes", (*few, "learner=nearest", "mechanism=noisy_fraction"), (), SURE, VOTES),
         Method("few_votes, nearest neighbour", (*few, *NEIGHBOUR)),
         Method("noisy_fraction", (*few, "mechanism=noisy_fraction", "teachers.number=200")),
         Method("exponential", hard, SPARSE, asked),

@@ -10,7 +10,7 @@ nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
-SLOW = {"accounting", "calibration", "paper_example", "teachers_at_scale", "theory"}
+SLOW = {path.stem for path in NOTEBOOKS} - {"quickstart"}
 """Ten to twenty seconds each. What a newcomer opens first stays in the default suite."""
 
 

@@ -71,6 +71,7 @@ def test_corrected_student_is_the_published_one(finished):
         assert torch.equal(load_student(finished.folder.path)(points), finished.student.publishable(points))
 
 
+@pytest.mark.slow
 def test_rounds_correct_what_is_wrong(tmp_path):
     """Teachers agree on overlapping classes too, so that a student of one round is far too sure; the rounds calibrate it."""
     hard = ["data.num_classes=2", "data.separation=1.5", "data.num_evaluation=3000", "privacy.epsilon=8.0"]

@@ -214,7 +214,7 @@ def test_every_setting_for_paid_non_answers_goes_the_whole_way(unanswered, tmp_p
     assert result.metrics["accuracy"] > 0.5
 
 
-@pytest.mark.parametrize("learner", ["sklearn", "boosting"])
+@pytest.mark.parametrize("learner", ["sklearn", pytest.param("boosting", marks=pytest.mark.slow)])
 def test_any_estimator_is_a_teacher(learner, tmp_path):
     few = ["learner.estimator.n_estimators=5"] if learner == "boosting" else []
     chosen = settings(f"learner={learner}", "learner.num_workers=1", "teachers.number=150", *few)

@@ -58,6 +58,7 @@ def test_a_killed_run_keeps_weights_and_answers(finished):
     keeps_answers(finished, settings("boosting.rounds=2", "queries.total=250"), ("sums_2.npy", "sums_0.npy"))
 
 
+@pytest.mark.slow
 def test_trees_as_teachers_and_a_network_as_student(tmp_path):
     result = run(settings(*TREES, "boosting.rounds=1", "student=mlp", "teachers.number=200"), tmp_path / "trees")
     assert result.metrics["accuracy"] > 0.9
