@@ -128,7 +128,7 @@ NEIGHBOUR = (
 
 VOTES = {epsilon: (f"learner.votes={votes}",) for epsilon, votes in zip(EPSILONS, (24, 24, 12, 6, 6), strict=True)}
 """Votes of a record: many where noise is strong, since neighbouring points share it."""
-SURE = {epsilon: ("student.settings.propagation=3", "student.settings.epochs=300") for epsilon in (2.0, 4.0)}
+SURE = dict.fromkeys((2.0, 4.0), ("student.settings.propagation=3", "student.settings.epochs=300"))
 """For a student of counts with little noise."""
 
 

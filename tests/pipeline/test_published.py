@@ -221,7 +221,12 @@ SEEN = (
 
 @pytest.mark.parametrize(
     "options",
-    [["data/view=none"], ["data.view.components=9"], pytest.param(SEEN, marks=pytest.mark.slow), [*SEEN, "data.view.components=9"]],
+    [
+        ["data/view=none"],
+        ["data.view.components=9"],
+        pytest.param(SEEN, marks=pytest.mark.slow),
+        [*SEEN, "data.view.components=9"],
+    ],
     ids=str,
 )
 def test_images_come_as_arrays_of_the_data_sets_shape(options, tmp_path, monkeypatch):
