@@ -149,12 +149,6 @@ def images(experiment: str) -> tuple[Method, ...]:
     )
 
 
-RECORDS = (
-    Method("record voters", ("experiment=digits_local",)),
-    Method("gradients", ("experiment=digits_gradients",)),
-)
-"""Rows of digits in which every record speaks for itself."""
-
 TABLES = {
     "adult": (
         Method("stability", ADULT, (), halting(50, 50, 100, 300, 600)),
@@ -173,7 +167,7 @@ TABLES = {
         Method("corrected, boosted trees", BOOSTED),
         Method("exponential, boosted trees", ("experiment=adult_boosting",), (), asking(100, 200, 500, 1500, 4000)),
     ),
-    "digits": (*images("digits"), *RECORDS),
+    "digits": (*images("digits"), Method("gradients", ("experiment=digits_gradients",))),
     "mnist5000": images("mnist5000"),
     **{name: (Method("few_votes", (f"experiment={name}",)),) for name in ("digits_frozen", "mnist5000_frozen")},
 }
