@@ -25,6 +25,7 @@ _OF_METHODS = tuple(
     f"student.settings.{name}=" for name in ("confidence", "rounds", "temperature", "mixing", "radius", "entropy_weight")
 )
 """Settings that `StudentSettings` accepts in this version, but that no config has any more."""
+_TARGET, _OF_TREES = "learner.estimator._target_", "learner.estimator.max_depth"
 _OF_VIEWS = re.compile(r"^\+*(?=data\.(encoder|layer|components|whiten|scale|student_columns|mean|std|flatten|label_private)=)")
 """Settings of the data that are now in `data.view`; they are accepted in this version, with a notice when the view is made."""
 _NOT_PLAIN = ("defaults", "hydra", "mechanism")
@@ -95,6 +96,9 @@ def accept_old_names(overrides: Sequence[str]) -> list[str]:
         _notice(_OLD, f"{_NEW}, as in {_NEW}.rounds=3")
     if "data=csv" in renamed:
         _notice("data=csv", "data=table")
+    keys = [override.lstrip("+~").partition("=")[0] for override in renamed]
+    if "learner=sklearn" in renamed and _TARGET in keys and _OF_TREES not in keys:
+        renamed.insert(keys.index(_TARGET), f"~{_OF_TREES}")  # the default tree's own setting; another class may not have it
     return ["data=table" if override == "data=csv" else override for override in renamed]
 
 

@@ -180,15 +180,22 @@ def as_number(cell: object) -> float:
 
 
 def as_category(cell: object, values: Container[str]) -> str:
-    """Return a cell as a category: a missing one is "", and 3.0 is "3" if that is listed, as for integers beside a gap."""
+    """Return a cell as a category: a missing one is "", and a whole number is what it is listed as, be it 3, 3.0 or "3.0".
+
+    >>> as_category("0.0", ["0", "1"]), as_category("0", ["0.0", "1.0"]), as_category(3.0, ["3"])
+    ('0', '0.0', '3')
+    """
     if is_missing(cell):
         return ""
     try:
         text = str(cell)
     except Exception:  # noqa: BLE001 - an integer of 5,000 digits, say: no known category
         return ""
-    whole = isinstance(cell, float | np.floating) and cell.is_integer() and text not in values
-    return str(int(cell)) if whole else text  # type: ignore[call-overload]
+    if text in values or not (number := as_number(cell)).is_integer():
+        return text
+    whole = str(int(number))
+    listed = next((form for form in (whole, str(number)) if form in values), None)
+    return listed or (whole if isinstance(cell, float | np.floating) else text)
 
 
 def _delimiter(argument: str, path: Path) -> str:

@@ -337,3 +337,11 @@ def test_config_can_be_read_without_running(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "privacy:" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("words", "depth"), [([], None), (["learner.estimator.max_depth=5"], 5)])
+def test_another_estimator_does_not_inherit_the_trees_depth(words, depth):
+    target = "learner.estimator._target_=sklearn.tree.ExtraTreeClassifier"
+    config = compose("run", ["learner=sklearn", target, *words])
+    assert config.learner.estimator.get("max_depth") == depth
+    assert compose("run", ["learner=sklearn"]).learner.estimator.max_depth == 3

@@ -414,3 +414,11 @@ def test_real_parquet(tables, tmp_path):
     (tmp_path / "bad.parquet").write_bytes(b"no parquet")
     with pytest.raises(ArgumentError, match="public must be a readable table"):
         load(tables(), public=tmp_path / "bad.parquet")
+
+
+@pytest.mark.parametrize("classes", [[0, 1], [0.0, 1.0], ["0", "1"], ["0.0", "1.0"]], ids=str)
+def test_whole_numbers_are_one_class_however_they_are_written(classes):
+    columns = {"age": [20, 30, 40, 50, 60], "sick": ["0", "1.0", 1, 0.0, "0.5"]}
+    data = load_table(columns, "sick", classes=classes, public={"age": [10, 70]})
+    assert data.private_labels.tolist() == [0, 1, 1, 0, -1]
+    assert (data.name, data.neighbours) == ("table", "replace_one")
