@@ -1,8 +1,8 @@
-"""PrivateClassifier as it comes, beside the majority class and logistic regression without privacy, on tables that need no download.
+"""PrivateClassifier as it comes, beside the majority class and logistic regression without privacy, on tables at hand.
 
     uv run scripts/estimator_tables.py [--epsilon 1] [--splits 3] [--tables breast_cancer wine digits adult]
 
-Half of each table is private, a quarter is public, and a quarter measures; Adult has its own split. One record is added or removed.
+Half of each table is private, a quarter is public, and a quarter measures; Adult has its own split.
 """
 
 from __future__ import annotations
@@ -44,15 +44,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
     given = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
-    print(f"| table | private records | majority | PrivateClassifier, epsilon {given.epsilon:g} | logistic regression | seconds |")
+    print(
+        f"| table | private records | majority | PrivateClassifier, epsilon {given.epsilon:g} | logistic regression | seconds |"
+    )
     print("|---|---:|---:|---:|---:|---:|")
     for name in given.tables:
         majority, ours, plain, seconds = [], [], [], []
         for seed in range(given.splits):
-            private, labels, public, rows, truth = split(name, seed)
+            private, labels, points, rows, truth = split(name, seed)
             start = time.perf_counter()
-            model = ts.PrivateClassifier(given.epsilon, classes=np.unique(truth).tolist(), population=len(labels), random_state=seed)
-            model.fit(private, labels, public, ids=np.arange(len(labels)))
+            public = {"classes": np.unique(truth).tolist(), "population": len(labels)}
+            model = ts.PrivateClassifier(given.epsilon, **public, random_state=seed)
+            model.fit(private, labels, points, ids=np.arange(len(labels)))
             seconds.append(time.perf_counter() - start)
             ours.append(100 * model.score(rows, truth))
             majority.append(100 * np.bincount(truth).max() / len(truth))
