@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from teacher_student.app.estimator import PrivateClassifier
     from teacher_student.pipeline import load_student
-    from teacher_student.planning import plan
+    from teacher_student.planning import plan, plan_records
     from teacher_student.privacy import Certificate
 
 _HOMES = {
@@ -55,6 +55,7 @@ _HOMES = {
     "PrivateClassifier": "app.estimator",
     "load_student": "pipeline",
     "plan": "planning",
+    "plan_records": "planning",
 }
 
 __all__ = [
@@ -80,6 +81,7 @@ __all__ = [
     "load_release",
     "load_student",
     "plan",
+    "plan_records",
 ]
 
 __getattr__, __dir__ = exported(__name__, _HOMES, __all__)

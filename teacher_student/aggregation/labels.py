@@ -16,6 +16,7 @@ from teacher_student.mechanisms.noise import Noise
 from teacher_student.planning.preflight import mostly_noise, warn, weak_guarantee
 from teacher_student.planning.request import Request, choose_cutoff, choose_parameters
 from teacher_student.privacy import MechanismSpec, calibrate
+from teacher_student.privacy.parameters import REPLACED
 from teacher_student.privacy.registry import LABELS
 
 
@@ -148,7 +149,7 @@ def label(
     votes = voters(classes, num_teachers, relation, change, num_teachers_is_public=public).check(predictions, counts)
     options |= {"num_queries": len(votes), "num_teachers": num_teachers}
     with LabelSession(classes, epsilon, delta, cutoff, mechanism, **options) as session:
-        request = _request(session.statistic, len(votes), epsilon, delta)
+        request = _request(session.statistic, len(votes), epsilon, delta, options.get("vote_change", REPLACED))
         warn(weak_guarantee(epsilon, delta, population) + mostly_noise(session.mechanism.parameters, request))
         return session.ask_once(votes)
 
@@ -161,8 +162,8 @@ def _calibrated(
     if cutoff is None:
         if num_queries is None:
             raise ArgumentError("cutoff must be given where num_queries is not, got None")
-        request = _request(votes, num_queries, epsilon, delta)
-        if not options:
+        request = _request(votes, num_queries, epsilon, delta, options.get("vote_change", REPLACED))
+        if not set(options) - {"vote_change"}:
             return choose_parameters(mechanism, request)
         cutoff = choose_cutoff(mechanism, request)
     if kind.pays_for == "answers":
@@ -170,11 +171,12 @@ def _calibrated(
     return calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
 
 
-def _request(votes: Statistic, num_queries: int, epsilon: float, delta: float) -> Request:
+def _request(votes: Statistic, num_queries: int, epsilon: float, delta: float, vote_change: str) -> Request:
     return Request(
         num_teachers=votes.num_teachers,
         num_queries=num_queries,
         epsilon=epsilon,
         delta=delta,
         num_classes=max(2, votes.num_classes or 0),
+        vote_change=vote_change,
     )

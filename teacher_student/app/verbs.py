@@ -125,13 +125,28 @@ def plan(arguments: Sequence[str]) -> int:
     teacher-student plan num_teachers=250 num_queries=5000 num_classes=10
     teacher-student plan privacy.epsilon=2 privacy.delta=1e-6
     teacher-student plan standin=[votes_250.npy,votes_1000.npy] truth=labels.npy num_queries=10000
+    teacher-student plan records=60000 num_queries=9000 num_classes=10
     """
+    from teacher_student.planning import plan_records
     from teacher_student.planning.preflight import weak_guarantee
     from teacher_student.planning.report import plan as make_plan
 
     config = compose_whole("plan", arguments)
     if config.standin is not None:
         found = _plan_on_standins(config)
+    elif config.records is not None:
+        found = plan_records(
+            config.records,
+            config.num_queries,
+            config.num_classes,
+            config.privacy.epsilon,
+            config.privacy.delta,
+            queries=config.queries.total,
+            votes=config.learner.votes,
+            agreement=config.agreement,
+            neighbours=config.neighbours,
+            wrong=config.wrong,
+        )
     else:
         sizes = {name: config[name] for name in ("num_teachers", "num_queries", "num_classes", "failure")}
         found = make_plan(epsilon=config.privacy.epsilon, delta=config.privacy.delta, **sizes)

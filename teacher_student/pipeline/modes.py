@@ -46,6 +46,7 @@ from teacher_student.planning.preflight import hidden_gradients
 from teacher_student.planning.report import plan
 from teacher_student.planning.request import Request
 from teacher_student.privacy import MechanismSpec, NoisyScores
+from teacher_student.privacy.parameters import REPLACED
 from teacher_student.privacy.registry import ANSWERING, SOFT_LABELS
 from teacher_student.student import (
     NewtonStep,
@@ -133,6 +134,7 @@ class HardLabels(Mode):
             num_classes=self.sizes.num_classes,
             epsilon=self.settings.privacy.epsilon,
             delta=self.settings.privacy.delta,
+            vote_change=self.vote_options.get("vote_change", REPLACED),
         )
 
     def ask(self, run: Run, session: LabelSession, votes: Table, number: int, advance: Advance) -> None:

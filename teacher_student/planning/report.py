@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from teacher_student.arguments import ArgumentError, choice, listed, positive_integer
 from teacher_student.planning.request import SHARES, Request, choose_parameters
-from teacher_student.privacy.parameters import LabelSpec
+from teacher_student.privacy.parameters import REPLACED, LabelSpec, MechanismSpec
 from teacher_student.privacy.registry import LABELS
 
 _LEGEND = (
@@ -127,13 +127,14 @@ def plan(  # noqa: D417 - the sizes are documented at `Request`
     mechanisms: Sequence[str] | None = None,
     clear_share: float = 0.9,
     shares: Sequence[float] = SHARES,
+    vote_change: str = REPLACED,
 ) -> Plan:
     """Return what each mechanism could answer, from public sizes only.
 
     Args:
         cutoffs: cutoffs to show for the stability mechanisms; None chooses one for each.
         mechanisms: names to look at; None for all.
-        num_teachers, num_queries, epsilon, delta, failure, num_classes, clear_share, shares: see `Request`.
+        num_teachers, num_queries, epsilon, delta, failure, num_classes, clear_share, shares, vote_change: see `Request`.
 
     Raises:
         ArgumentError: an argument out of range.
@@ -151,6 +152,7 @@ def plan(  # noqa: D417 - the sizes are documented at `Request`
         num_classes=num_classes,
         clear_share=clear_share,
         shares=listed("shares", shares),
+        vote_change=vote_change,
     )
     if cutoffs is not None:
         cutoffs = [positive_integer("cutoffs", cutoff) for cutoff in listed("cutoffs", cutoffs)]
@@ -189,13 +191,13 @@ def _row(parameters: LabelSpec, request: Request, needed: int) -> PlanRow:
     )
 
 
-def limit_in_words(parameters: LabelSpec) -> str:
+def limit_in_words(parameters: MechanismSpec) -> str:
     """Return what ends a session."""
     _, most, unit = parameters.limit
     return f"{most:,} {unit}" + ("" if most == 1 else "s")
 
 
-def parameters_in_words(parameters: LabelSpec) -> str:
+def parameters_in_words(parameters: MechanismSpec) -> str:
     """Return the scales and the threshold."""
     scales = [f"{float(v):.1f}" for v in dataclasses.asdict(parameters).values() if isinstance(v, Fraction)]
     threshold = getattr(parameters, "threshold", None)

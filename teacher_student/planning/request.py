@@ -28,7 +28,7 @@ from scipy import special
 
 from teacher_student.arguments import ArgumentError, choice, fraction_of_one, positive_integer, positive_number, probability
 from teacher_student.privacy.calibration import calibrate
-from teacher_student.privacy.parameters import LabelSpec, smallest_integer
+from teacher_student.privacy.parameters import REPLACED, WITHDRAWN, LabelSpec, smallest_integer
 from teacher_student.privacy.registry import LABELS
 
 SHARES = (0.001, 0.01, 0.1, 0.3)
@@ -62,6 +62,7 @@ class Goal(ABC):
     num_queries: int
     epsilon: float
     delta: float
+    vote_change: str
 
     @abstractmethod
     def worth(self, parameters: LabelSpec) -> float:
@@ -89,6 +90,8 @@ class Goal(ABC):
     ) -> LabelSpec:
         """Calibrate within the budget, for all queries unless a number is given."""
         asked = self.num_queries if num_queries is None else num_queries
+        if self.vote_change != REPLACED:
+            options["vote_change"] = self.vote_change
         made = calibrate(mechanism, epsilon=self.epsilon, delta=self.delta, cutoff=cutoff, num_queries=asked, **options)
         assert isinstance(made, LabelSpec)
         return made
@@ -196,6 +199,7 @@ class Request(Goal):
         num_classes: number of classes.
         clear_share: gap of a clear vote, as a share of the teachers.
         shares: shares of unstable queries to look at.
+        vote_change: what a neighbour does to a vote, as in `privacy.parameters.VoteSpec`.
     """
 
     num_teachers: int
@@ -206,6 +210,7 @@ class Request(Goal):
     num_classes: int = 2
     clear_share: float = 0.9
     shares: tuple[float, ...] = SHARES
+    vote_change: str = REPLACED
 
     def __post_init__(self) -> None:
         positive_integer("num_teachers", self.num_teachers)
@@ -216,6 +221,7 @@ class Request(Goal):
         positive_integer("num_classes", self.num_classes, minimum=2)
         if fraction_of_one("clear_share", self.clear_share) == 0:
             raise ArgumentError("clear_share must be above 0, got 0")
+        choice("vote_change", self.vote_change, (REPLACED, WITHDRAWN))
         if not self.shares:
             raise ArgumentError("shares must hold at least one share of unstable queries, got none")
         object.__setattr__(self, "shares", tuple(fraction_of_one("shares", share) for share in self.shares))

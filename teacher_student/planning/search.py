@@ -9,6 +9,7 @@ Nothing here depends on private records, so a choice may be repeated freely; the
 `public_surrogate`. Private votes must not go in: a choice that looks at them has to be paid for (`privacy.selection`).
 """
 
+# ruff: noqa: D102 - what the methods of a goal do is said once, in `Goal`
 from __future__ import annotations
 
 import dataclasses
@@ -31,7 +32,7 @@ from teacher_student.arguments import (
 )
 from teacher_student.planning.report import aligned, limit_in_words, parameters_in_words
 from teacher_student.planning.request import TEST_SHARES, CapSearch, Goal, Yield, choose_parameters, grid
-from teacher_student.privacy.parameters import LabelSpec
+from teacher_student.privacy.parameters import REPLACED, LabelSpec
 from teacher_student.privacy.registry import LABELS
 
 THRESHOLDS = (0.5, 0.6, 0.75)
@@ -159,13 +160,13 @@ def choose(
     tables = listed("standins", standins)
     if not tables:
         raise ArgumentError("standin must name at least one table of votes, got none")
-    goals = [_PublicGoal(PublicVotes(counts, truth), queries, epsilon, delta, share) for counts in tables]
+    goals = [PublicGoal(PublicVotes(counts, truth), queries, epsilon, delta, share) for counts in tables]
     found = [option for goal in goals for name in names if (option := goal.best(name)) is not None]
     return Choices(ranked=tuple(sorted(found, key=lambda choice: -choice.worth)), num_queries=queries)
 
 
 @dataclasses.dataclass(frozen=True)
-class _PublicGoal(Goal):
+class PublicGoal(Goal):
     """One table of public votes and one budget."""
 
     votes: PublicVotes
@@ -173,6 +174,7 @@ class _PublicGoal(Goal):
     epsilon: float
     delta: float
     wrong: float
+    vote_change: str = REPLACED
 
     def best(self, mechanism: str) -> Choice | None:
         """Return the best choice with this mechanism, or None if it cannot be expected to give even one good label."""

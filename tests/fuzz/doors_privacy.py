@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from research import theory
 from teacher_student import auditing, privacy
-from teacher_student.planning import Request, choose, plan
+from teacher_student.planning import Request, choose, plan, plan_records
 from teacher_student.privacy import Certificate
 
 from .strategies import DELTA, EPSILON, ODD, SHARE, Door, integers
@@ -172,6 +172,22 @@ PLANNING = {
         },
         weight=0.1,
     ),
+    "plan_records": Door(
+        lambda **given: str(plan_records(**given)),
+        {
+            "records": integers(1, 100_000),
+            "num_points": integers(1, 3000),
+            "num_classes": integers(2, 50),
+            **BUDGET,
+            "queries": st.just(1),
+            "votes": st.none(),
+            "agreement": SHARE,
+            "neighbours": st.sampled_from(["add_remove", "label_only"]),
+            "wrong": SHARE,
+            "mechanisms": st.sampled_from([["noisy_fraction"], ["gnmax"]]),
+        },
+        weight=0.1,
+    ),
     "Request": Door(
         lambda **given: Request(**given).clear_gap,
         {
@@ -182,6 +198,7 @@ PLANNING = {
             "num_classes": integers(2),
             "clear_share": SHARE,
             "shares": st.just((0.1,)),
+            "vote_change": st.sampled_from(["replaced", "withdrawn"]),
         },
     ),
 }

@@ -39,7 +39,7 @@ MADE_BY_US = {
     "LabelSpec", "Mechanism", "MechanismSpec",
     "Noise", "NoisyMaxParameters", "Parameters", "QueryPair", "QueryPlan", "RenyiFilter", "RunResult", "SampleSizes",
     "ShardManifest", "Shards", "Standardized", "Student", "SystemNoise", "Targets", "TeacherEnsemble",
-    "ThresholdParameters", "Choices", "Plan", "PublicSizes",
+    "ThresholdParameters", "Choices", "Plan", "PublicSizes", "RecordPlan",
 }  # fmt: skip
 """Results, base classes and what factories build: users do not fill in their fields."""
 USERS_OWN_CODE = {
