@@ -187,7 +187,7 @@ def expected_votes(voters: int, num_classes: int, agreement: float) -> Integers:
     """Return (40, num_classes) votes on points whose leads are spread evenly between 0 and twice `agreement`.
 
     >>> expected_votes(100, 3, 0.5)[[0, 20, -1]].tolist()
-    [[50, 50, 0], [76, 24, 0], [99, 1, 0]]
+    [[51, 49, 0], [76, 24, 0], [99, 1, 0]]
     """
     lead = np.minimum((np.arange(_ROWS) + 0.5) / _ROWS * 2 * agreement, 1.0) * voters
     counts = np.zeros((_ROWS, num_classes))

@@ -78,7 +78,7 @@ def test_without_arguments_it_says_what_it_can_do(capsys):
         (["rnu"], "did you mean run?"),
         (
             ["run", "learner=mpl"],
-            "learner must be one of adult, boosting, cnn, logistic, mlp, nearest, resnet, sklearn; got 'mpl'; did you mean mlp?",
+            "one of adult, boosting, cnn, gradients, logistic, mlp, nearest, resnet, sklearn; got 'mpl'; did you mean mlp?",
         ),
         (["run", "experiment=adlt"], "did you mean adult?"),
         (["run", "teachers=300"], "teachers must be one of adult, images, small; got '300'"),

@@ -226,6 +226,19 @@ AGGREGATION = {
         },
         weight=0.5,
     ),
+    "GradientSession": Door(
+        lambda **given: scratch_session(aggregation.GradientSession, given),
+        {
+            "num_classes": integers(2, 3),
+            "num_queries": integers(3, 5),
+            "rounds": integers(1, 3),
+            "norm": EPSILON,
+            "num_teachers": st.just(900),
+            "vote_change": st.sampled_from(["replaced", "withdrawn"]),
+            **{name: COMMON[name] for name in ("epsilon", "delta", "neighbours", "state", "noise")},
+        },
+        weight=0.5,
+    ),
     "ScoreSession.answer": Door(scoring, {"sums": st.just([[5, -5], [900, 0]]), "query_ids": NAMES}, weight=0.3),
     "add_scores": Door(adding_scores, {"scores": CLASS_SCORES, "norm": EPSILON}),
     "empty_sums": Door(aggregation.empty_sums, {"num_queries": integers(), "num_classes": integers()}),
@@ -306,6 +319,11 @@ AGGREGATION = {
     ),
     "ScoreRelease": Door(
         lambda **given: certified(aggregation.ScoreRelease, **given),
+        {"codes": st.just([[1, 2]]), "queries": NAMES},
+        weight=0.3,
+    ),
+    "GradientRelease": Door(
+        lambda **given: certified(aggregation.GradientRelease, **given),
         {"codes": st.just([[1, 2]]), "queries": NAMES},
         weight=0.3,
     ),

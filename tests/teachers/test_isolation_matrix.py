@@ -267,7 +267,7 @@ def test_every_experiment_is_isolated(experiment, tmp_path):
     for name in ("people", "others"):
         (tmp_path / f"{name}.csv").write_text(f"age,income\n1,low\n{ord(name[0])},high\n")
     tables = [f"data.path={tmp_path / 'people.csv'}", f"data.public={tmp_path / 'others.csv'}", "data.label=income"]
-    own = tables if experiment == "table" else []
+    own = tables if experiment in ("table", "table_scores") else []
     settings = settings_from_config(compose("run", [f"experiment={experiment}", *own]))
     must_isolate_learner(settings.learner, settings.training, settings.trainer, ["largest"])
 
