@@ -47,7 +47,7 @@ USERS_OWN_CODE = {
     "plan_queries", "outcomes", "load_label_private", "run", "group_normalized", "next_points", "predict_probabilities",
     "representatives", "resample", "register", "PrivateClassifier",
 }  # fmt: skip
-"""They take functions, networks or targets, and numbers that other doors check; `run` is behind the command line's own fuzzer, and
+"""They take functions, networks or targets, and numbers that other doors check. `run` is behind the command line's own fuzzer;
 scikit-learn's checks try `PrivateClassifier`."""
 HANG = 120
 LEAST = 5
