@@ -20,6 +20,7 @@ from teacher_student.arguments import ArgumentError, Floats, Integers, file_path
 from teacher_student.labels import HALTED
 from teacher_student.mechanisms.noisy_sums import from_codes
 from teacher_student.mechanisms.soft_label import scores_of
+from teacher_student.planning.preflight import alerts
 from teacher_student.privacy import Certificate, NoisyFraction, NoisyScores
 from teacher_student.privacy.certificate import file_digest
 
@@ -76,6 +77,11 @@ class AnyRelease:
     def answered(self) -> npt.NDArray[np.bool_]:
         """Which answers there are: one for each query, or for each class of it where classes are answered one by one."""
         return np.asarray(self.codec.counted(self._codes) >= 0)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What speaks against this release, in whole sentences, from the certificate and the answers; empty if nothing does."""
+        return tuple(alerts(self.certificate, int(self.answered.sum()), self.answered.size))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the table and, last, certificate.json into `folder`, which is created if needed; each file appears whole.

@@ -407,6 +407,8 @@ class _Console(Display):
         """Issue a `PrivacyWarning`."""
         _warn(text)
 
+    alert = warn
+
 
 def _warn(text: str) -> None:
     warnings.warn(text, PrivacyWarning, stacklevel=3)

@@ -89,6 +89,10 @@ class Display:
         """Print a warning of public numbers, before anything is spent."""
         self.say(f"Warning: {text} To stop here (Ctrl-C) spends nothing.")
 
+    def alert(self, text: str) -> None:
+        """Print what speaks against a finished release."""
+        self.say(f"Alert: {text}")
+
     def say(self, text: str) -> None:
         """Print a line."""
         self.console.print(text, soft_wrap=True)

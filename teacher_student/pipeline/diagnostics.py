@@ -11,7 +11,7 @@ import dataclasses
 import io
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -86,6 +86,7 @@ class Asked(NamedTuple):
     account: Account | None
     votes: npt.NDArray[Any]
     teachers: Teachers
+    warnings: Sequence[str] = ()
 
 
 class Attempts:

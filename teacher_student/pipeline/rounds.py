@@ -61,6 +61,8 @@ class Checked(NamedTuple):
 
     parameters: MechanismSpec
     warnings: list[str]
+    outlook: list[str]
+    """What is to be expected of the labels, if it is hardly any; out of date once there are labels."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,9 +189,9 @@ class Mode(ABC):
         known_noise(self.learning(spec).label_noise, self.sizes.num_classes)
         privacy, request = self.settings.privacy, self.request()
         texts = weak_guarantee(privacy.epsilon, privacy.delta, privacy.population)
-        if request is not None:
-            texts += [*mostly_noise(spec, request), *few_answers(spec, request)]
-        return Checked(spec, texts)
+        if request is None:
+            return Checked(spec, texts, [])
+        return Checked(spec, [*texts, *mostly_noise(spec, request)], few_answers(spec, request))
 
     def _check_rounds(self, option: str) -> None:
         """Refuse further options of the mechanism, an order of queries, and rounds if the student cannot see the records."""

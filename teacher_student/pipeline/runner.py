@@ -24,7 +24,7 @@ from teacher_student.pipeline.published import save_student
 from teacher_student.pipeline.rounds import Checked, Mode
 from teacher_student.pipeline.settings import Estimator, RunSettings
 from teacher_student.pipeline.stages import Run
-from teacher_student.planning.preflight import suggestion
+from teacher_student.planning.preflight import alerts, suggestion
 from teacher_student.privacy import Certificate
 from teacher_student.student import Student
 from teacher_student.teachers.trainer import silence_lightning
@@ -39,6 +39,7 @@ class RunResult:
         release: labels or scores, and certificate.
         student: in evaluation mode.
         evaluation: the student's figures on the evaluation set; not to be published unless `evaluation.public`.
+        warnings: what speaks against release and student, from public and released numbers.
         private_figures: for each model that saw private records without noise, its figures. Not to be published.
     """
 
@@ -47,6 +48,7 @@ class RunResult:
     student: Student
     evaluation: Evaluation
     private_figures: dict[str, dict[str, float]]
+    warnings: tuple[str, ...] = ()
 
     @property
     def judgement(self) -> Evaluation:
@@ -102,7 +104,7 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
         columns = f" of {len(mode.sizes.feature_names):,} columns" if mode.sizes.feature_names else ""
         advance(1, f"{mode.sizes.num_points:,} public points{columns}")
     if ranks.first:
-        for text in checked.warnings:
+        for text in (*checked.warnings, *checked.outlook):
             display.warn(text)
     path = Path(ranks.from_first(str(path.absolute()))) if ranks.several else path
     account = None
@@ -124,7 +126,7 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
     with display.stage("votes", mode.sizes.num_points) as advance:
         votes = mode.collect_votes(this, teachers, advance, ranks)
         advance(mode.sizes.num_points, f"on {mode.sizes.num_points:,} public points")
-    return Asked(this, mode, account, votes, teachers) if ranks.first else None
+    return Asked(this, mode, account, votes, teachers, checked.warnings) if ranks.first else None
 
 
 def _of_shards(settings: RunSettings) -> str:
@@ -190,6 +192,7 @@ def _teach(asked: Asked, display: Display) -> RunResult:
             if student is not None:
                 _save_student(this, student)
                 evaluation = evaluate(student.publishable, this.dataset) if this.dataset.evaluation_public else NO_EVALUATION
+            warnings = _alerts(asked, release, evaluation)
             _write_report(this, mode, release, student, evaluation)
             advance(1, str(folder.release / "report.html"))
     with display.stage("diagnostics") as advance:
@@ -199,7 +202,22 @@ def _teach(asked: Asked, display: Display) -> RunResult:
         raise ArgumentError(_no_answer(mode, release, folder))
     folder.finish({"metrics": found.evaluation.metrics, "private_figures": found.figures, "seconds": display.seconds})
     _tell(this, mode, release, evaluation, display)
-    return RunResult(folder, release, student, found.evaluation, found.figures)
+    for text in warnings:
+        display.alert(text)
+    return RunResult(folder, release, student, found.evaluation, found.figures, warnings)
+
+
+def _alerts(asked: Asked, release: AnyRelease, evaluation: Evaluation) -> tuple[str, ...]:
+    """Return what speaks against a release and its student, from public and released numbers; earlier warnings come first."""
+    found = alerts(
+        release.certificate,
+        int(release.answered.sum()),
+        release.answered.size,
+        population=asked.run.settings.privacy.population,
+        accuracy=evaluation.metrics.get("accuracy"),
+        majority=evaluation.majority,
+    )
+    return tuple(dict.fromkeys([*asked.warnings, *found]))
 
 
 def _no_answer(mode: Mode, release: AnyRelease, folder: RunFolder) -> str:

@@ -1,7 +1,9 @@
 """Warnings before anything is trained or spent: a weak guarantee, labels that are mostly noise, hardly any labels at all.
 
-Only public numbers go in, so a warning reveals nothing about the data. Expected answers assume favourable votes: on 99 of 100
-queries the winner leads by nine tenths of the teachers. If even those get hardly any labels, real votes will get fewer.
+`alerts` says the same of a finished release, and whether its student is worth publishing.
+
+Only public and released numbers go in, so a warning reveals nothing about the data. Expected answers assume favourable votes: on
+99 of 100 queries the winner leads by nine tenths of the teachers. If even those get hardly any labels, real votes will get fewer.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ import warnings
 from teacher_student.arguments import ArgumentError, PrivacyWarning, positive_integer
 from teacher_student.planning.report import plan
 from teacher_student.planning.request import Request, choose_parameters
+from teacher_student.privacy.certificate import Certificate
 from teacher_student.privacy.noisy_max import NoisyMaxParameters
-from teacher_student.privacy.parameters import LabelSpec, MechanismSpec
+from teacher_student.privacy.parameters import REPLACED, LabelSpec, MechanismSpec
 
 UNSTABLE = 0.01
 """Share of queries on which the teachers are assumed to be split."""
@@ -102,9 +105,8 @@ def few_answers(parameters: MechanismSpec, request: Request) -> list[str]:
     """
     if not isinstance(parameters, LabelSpec):
         return []
-    hardly_any = max(_LEAST_SHARE * request.num_queries, _LEAST_PER_CLASS * request.num_classes)
     expected = request.expected(parameters, UNSTABLE)
-    if expected.agreeing >= min(hardly_any, request.num_queries / 2):
+    if expected.agreeing >= _enough(request.num_queries, request.num_classes):
         return []
     wrong = expected.answers - expected.agreeing
     caveat = f" (and about {wrong:,.0f} others)" if wrong >= 1 else ""
@@ -112,6 +114,59 @@ def few_answers(parameters: MechanismSpec, request: Request) -> list[str]:
         f"expect only about {expected.agreeing:,.0f} labels that most teachers agree on{caveat}, of {request.num_queries:,} "
         f"asked, even if 19 in 20 teachers agree. What would help: {suggestion(parameters, request)}"
     ]
+
+
+def _enough(num_queries: int, num_classes: int) -> float:
+    return min(max(_LEAST_SHARE * num_queries, _LEAST_PER_CLASS * num_classes), num_queries / 2)
+
+
+def alerts(
+    certificate: Certificate,
+    answered: int,
+    asked: int,
+    *,
+    population: int | None = None,
+    accuracy: float | None = None,
+    majority: float | None = None,
+) -> list[str]:
+    """Return what speaks against a finished release, in whole sentences; empty if nothing does.
+
+    Args:
+        certificate: of the release.
+        answered: released answers.
+        asked: queries asked.
+        population: public order of magnitude of the number of records, if there is one.
+        accuracy: of the student on a public evaluation set, if there is one.
+        majority: share of that set's largest class.
+
+    Raises:
+        ArgumentError: a population that is not a positive integer.
+    """
+    found = weak_guarantee(certificate.epsilon, certificate.delta, population)
+    parameters, teachers = certificate.parameters.one_session, certificate.used.get("num_teachers")
+    classes = max(2, certificate.used.get("num_classes") or 0)
+    if asked and isinstance(parameters, LabelSpec) and isinstance(teachers, int):
+        request = Request(
+            num_teachers=max(1, teachers),
+            num_queries=asked,
+            num_classes=classes,
+            epsilon=certificate.epsilon,
+            delta=certificate.delta,
+            vote_change=getattr(parameters, "vote_change", REPLACED),
+        )
+        found += mostly_noise(parameters, request)
+    if answered < _enough(asked, classes):
+        found.append(
+            f"only {answered:,} of {asked:,} queries have an answer, which is hardly enough for a student. What would help "
+            "another run: more teachers, a larger epsilon, or another mechanism (teacher-student plan)."
+        )
+    if accuracy is not None and majority is not None and accuracy <= majority:
+        found.append(
+            f"the student's accuracy is {accuracy:.4f}, and {majority:.4f} without any learning, for whoever always says the "
+            "largest class. This student has learned nothing of use. What would help: more records, a larger epsilon, or another "
+            "mechanism."
+        )
+    return found
 
 
 def hidden_gradients(noise: float) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from teacher_student import label
 from teacher_student.arguments import ArgumentError, Integers, PrivacyWarning
 from teacher_student.mechanisms import GeneratorNoise
-from teacher_student.planning.preflight import UNSTABLE, few_answers, mostly_noise, suggestion, weak_guarantee
+from teacher_student.planning.preflight import UNSTABLE, alerts, few_answers, mostly_noise, suggestion, weak_guarantee
 from teacher_student.planning.request import Request, choose_parameters
 from teacher_student.privacy import calibrate
 
@@ -130,3 +130,28 @@ def test_label_warns_before_any_noise_is_drawn() -> None:
 def test_ordinary_calls_of_label_give_no_warning(recwarn: pytest.WarningsRecorder) -> None:
     label(np.zeros((5, 1000), dtype=int), num_classes=2, num_teachers=1000, epsilon=1.0, delta=1e-5, population=10_000)
     assert not [warning for warning in recwarn if issubclass(warning.category, PrivacyWarning)]
+
+
+def votes_of(num_teachers: int, num_queries: int) -> Integers:
+    return np.zeros((num_queries, num_teachers), dtype=int)
+
+
+def test_a_finished_release_says_what_speaks_against_it() -> None:
+    good = label(votes_of(2000, 50), num_classes=2, num_teachers=2000, epsilon=1.0, delta=1e-5, mechanism="stability", cutoff=5)
+    assert good.warnings == ()
+    with pytest.warns(PrivacyWarning):
+        noisy = label(votes_of(30, 1000), num_classes=2, num_teachers=30, epsilon=1.0, delta=1e-5, mechanism="gnmax")
+    assert noisy.warnings == (NOISE,)
+    few = label(votes_of(5, 100), num_classes=2, num_teachers=5, epsilon=1.0, delta=1e-5, mechanism="stability", cutoff=1)
+    (text,) = few.warnings
+    assert re.match(r"only [01] of 100 queries have an answer, which is hardly enough for a student\. What would help", text)
+
+
+def test_alerts_know_a_student_that_is_no_better_than_the_majority_class() -> None:
+    made = label(votes_of(2000, 50), num_classes=2, num_teachers=2000, epsilon=1.0, delta=1e-5, mechanism="stability", cutoff=5)
+    told = {accuracy: alerts(made.certificate, 50, 50, accuracy=accuracy, majority=0.75) for accuracy in (0.74, 0.75, 0.76)}
+    assert told[0.76] == []
+    assert told[0.75][0].startswith("the student's accuracy is 0.7500, and 0.7500 without any learning")
+    assert len(told[0.74]) == 1
+    assert alerts(made.certificate, 50, 50, population=10) == []
+    assert alerts(dataclasses.replace(made.certificate, delta=0.2), 50, 50, population=10)[0].startswith("delta 0.2 is above")
