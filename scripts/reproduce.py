@@ -6,6 +6,7 @@ uv run scripts/reproduce.py --table digits_frozen            # the same through 
 uv run scripts/reproduce.py --splits 10 --only stability corrected --epsilons 1 2
 uv run scripts/reproduce.py --table owners                   # Adult, whole owners of several records protected
 uv run scripts/reproduce.py --table boosting                 # Adult, gradient-boosted trees as teachers
+uv run scripts/reproduce.py --table mnist --splits 5         # 55,000 private images; TEACHER_STUDENT_DATA names their folder
 uv run scripts/reproduce.py --table pate2018_votes           # labels from the published vote counts (scripts/mechanism_table.py)
 
 Prints Markdown (mean over splits ± standard error of the student's accuracy) and writes JSON and a plot beside it (--out).
@@ -26,14 +27,16 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Memory, Parallel, delayed
 
 from research.benchmarks.peers import fit_dp_sgd
 from teacher_student import ArgumentError
 from teacher_student.app import compose, settings_from_config
 from teacher_student.data import PrivateDataset
+from teacher_student.data.encodings import NetworkEncoding
 from teacher_student.monitoring.console import Display
 from teacher_student.pipeline.diagnostics import Asked, baselines, evaluate
 from teacher_student.pipeline.folder import open_run
@@ -46,6 +49,8 @@ from teacher_student.pipeline.stages import Run
 from teacher_student.teachers.trainer import silence_lightning
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
+SMALL_EPSILONS = (0.1, 0.25, 0.5, 1.0)
+"""Of the table mnist."""
 COMMON = ("privacy.delta=1e-5", "baselines=false", "logger=none", "budget.ledger=null")
 
 
@@ -132,6 +137,16 @@ SURE = dict.fromkeys((2.0, 4.0), ("student.settings.propagation=3", "student.set
 """For a student of counts with little noise."""
 
 
+SURROGATE = 5000
+"""First training images of MNIST, on which settings were chosen. They count as public, and the table leaves them out."""
+
+
+LOCAL = {0.1: (100, 6), 0.25: (250, 6), 0.5: (500, 12), 1.0: (500, 12)}
+"""Points asked and votes of a record on MNIST."""
+VOTERS = {epsilon: (f"queries.total={total}", f"learner.votes={votes}") for epsilon, (total, votes) in LOCAL.items()}
+CUTOFFS = {epsilon: (f"privacy.cutoff={cutoff}",) for epsilon, cutoff in zip(LOCAL, (3, 6, 10, 10), strict=True)}
+
+
 def images(experiment: str) -> tuple[Method, ...]:
     """Return the rows of a small image set."""
     few = (f"experiment={experiment}",)
@@ -169,6 +184,11 @@ TABLES = {
     ),
     "digits": (*images("digits"), Method("gradients", ("experiment=digits_gradients",))),
     "mnist5000": images("mnist5000"),
+    "mnist": (
+        Method("stability", ("experiment=mnist_local",), (), CUTOFFS, VOTERS),
+        Method("noisy_fraction", ("experiment=mnist_local",), ("mechanism=noisy_fraction", "~mechanism.accountant"), {}, VOTERS),
+        Method("gradients", ("experiment=mnist_gradients",)),
+    ),
     **{name: (Method("few_votes", (f"experiment={name}",)),) for name in ("digits_frozen", "mnist5000_frozen")},
 }
 
@@ -180,6 +200,7 @@ PEERS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "owners": {"DP-SGD (Opacus)": {"learning_rate": 1.0, "clip": 0.3}},
     "boosting": {},
+    "mnist": {"DP-SGD (Opacus), linear": {"learning_rate": 4.0, "clip": 0.1, "epochs": 40, "batch": None}},
     **{
         name: {"DP-SGD (Opacus)": {"learning_rate": 4.0, "clip": 0.3, "epochs": 80}}
         for name in ("digits", "mnist5000", "digits_frozen", "mnist5000_frozen")
@@ -194,10 +215,21 @@ def settings_of(method: Method, epsilon: float, split: int) -> RunSettings:
     """Return the settings of one cell of the table."""
     budget = method.budgets.get(epsilon, ())
     overrides = [*method.teachers_at(epsilon), *method.labels, *budget, *COMMON, f"privacy.epsilon={epsilon}", f"seed={split}"]
+    if full_mnist := method.teachers[0].startswith("experiment=mnist_"):
+        overrides.append(f"+data.split_seed={split}")
     settings = settings_from_config(compose("run", overrides))
+    if full_mnist:
+        return dataclasses.replace(settings, data=lambda: without_surrogate(settings.data()))
     if method.owned == 1:
         return settings
     return dataclasses.replace(settings, data=lambda: with_owners(settings.data(), method.owned, split))
+
+
+def without_surrogate(dataset: PrivateDataset) -> PrivateDataset:
+    """Return MNIST without the first training images."""
+    parts = ("private_features", "private_labels", "private_ids", "student_private_features")
+    found = {name: getattr(dataset, name) for name in parts}
+    return dataclasses.replace(dataset, **{name: rows[SURROGATE:] for name, rows in found.items() if rows is not None})
 
 
 def with_owners(dataset: PrivateDataset, owned: int, seed: int) -> PrivateDataset:
@@ -219,9 +251,14 @@ def student_accuracy(asked: Asked, settings: RunSettings, folder: Path) -> float
     return evaluate(student.publishable, asked.run.dataset).metrics["accuracy"]
 
 
-def one_split(table: str, methods: tuple[Method, ...], epsilons: tuple[float, ...], split: int) -> list[dict[str, Any]]:
-    """Return the cells of one split: {method, epsilon, split, accuracy}."""
-    return [{"split": split, **cell} for cell in _cells(table, methods, epsilons, split)]
+def one_split(
+    table: str, methods: tuple[Method, ...], epsilons: tuple[float, ...], split: int, kept: Path
+) -> list[dict[str, Any]]:
+    """Return the cells of one split: {method, epsilon, split, accuracy}. Features of images are kept in the folder `kept`."""
+    project = NetworkEncoding.project
+    compute = Memory(kept, verbose=0).cache(lambda network, rows, encoding: project(encoding, rows), ignore=["encoding"])
+    with mock.patch.object(NetworkEncoding, "project", lambda self, rows: compute(str(self.describe()), rows, self)):
+        return [{"split": split, **cell} for cell in _cells(table, methods, epsilons, split)]
 
 
 def _cells(table: str, methods: tuple[Method, ...], epsilons: tuple[float, ...], split: int) -> Iterator[dict[str, Any]]:
@@ -235,7 +272,7 @@ def _cells(table: str, methods: tuple[Method, ...], epsilons: tuple[float, ...],
                 asked[teachers] = found
             accuracy = student_accuracy(asked[teachers], settings, Path(place) / f"{method.name}{epsilon}")
             yield {"method": method.name, "epsilon": epsilon, "accuracy": accuracy}
-        if methods[0] is TABLES[table][0] and table not in ("owners", "boosting"):
+        if methods[0] is TABLES[table][0] and table not in ("owners", "boosting", "mnist"):
             yield from _peers(asked[(1, *methods[0].teachers)], settings_of(methods[0], 1.0, split))
     for owned in dict.fromkeys(method.owned for method in methods):
         yield from _dp_sgd(table, owned, epsilons, split)
@@ -252,7 +289,9 @@ def _peers(asked: Asked, settings: RunSettings) -> Iterator[dict[str, Any]]:
 
 def _dp_sgd(table: str, owned: int, epsilons: tuple[float, ...], split: int) -> Iterator[dict[str, Any]]:
     """Yield the cells of DP-SGD on its best columns: all whitened components on Adult, else those of the table's first row."""
-    chosen = TABLES[table][-1 if table == "adult" else 0]
+    chosen = TABLES[table][-1 if table in ("adult", "mnist") else 0]
+    if table == "mnist":  # a linear model of what the records' gradients see
+        chosen = dataclasses.replace(chosen, labels=("data.view.student_columns=false",))
     dataset = settings_of(dataclasses.replace(chosen, owned=owned), 1.0, split).data()
     for (name, tuned), epsilon in itertools.product(PEERS[table].items(), epsilons):
         model = fit_dp_sgd(dataset, epsilon, 1e-5, seed=split, **tuned)
@@ -314,7 +353,7 @@ def main() -> None:
     parser.add_argument("--table", default="adult", choices=[*TABLES, "pate2018_votes"])
     parser.add_argument("--splits", type=int, default=8, help="number of public splits (default 8)")
     parser.add_argument("--first", type=int, default=0, help="first split, a seed (default 0)")
-    parser.add_argument("--epsilons", type=float, nargs="*", default=EPSILONS, help=f"of {EPSILONS}")
+    parser.add_argument("--epsilons", type=float, nargs="*", help=f"of {EPSILONS}, or of {SMALL_EPSILONS} for mnist")
     parser.add_argument(
         "--only", nargs="*", help="names of methods; students without noise are measured with the first method of the table"
     )
@@ -324,14 +363,15 @@ def main() -> None:
     if options.table == "pate2018_votes":
         sys.exit(subprocess.call([sys.executable, Path(__file__).with_name("mechanism_table.py")]))
     methods = tuple(method for method in TABLES[options.table] if not options.only or method.name in options.only)
-    epsilons = tuple(options.epsilons)
-    if not methods or not set(epsilons) <= set(EPSILONS) or options.splits < 1:
+    budgets = SMALL_EPSILONS if options.table == "mnist" else EPSILONS
+    epsilons = tuple(options.epsilons or budgets)
+    if not methods or not set(epsilons) <= set(budgets) or options.splits < 1:
         raise SystemExit(
-            f"--only, --epsilons and --splits must name methods of the table, budgets of {EPSILONS} and a number of splits"
+            f"--only, --epsilons and --splits must name methods of the table, budgets of {budgets} and a number of splits"
         )
     splits = range(options.first, options.first + options.splits)
     try:
-        jobs = (delayed(one_split)(options.table, methods, epsilons, split) for split in splits)
+        jobs = (delayed(one_split)(options.table, methods, epsilons, split, options.out / "features") for split in splits)
         options.out.mkdir(parents=True, exist_ok=True)
         cells: list[dict[str, Any]] = []
         for found in Parallel(n_jobs=options.workers, return_as="generator_unordered")(jobs):

@@ -12,6 +12,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -197,14 +198,26 @@ class NetworkEncoding(RowEncoding):
 
         Nothing is raised and nothing is shown: what one private record provokes stays with its teacher, which then abstains.
         """
+        import torch
+
         found = np.full((len(rows), self.width), np.nan, dtype=np.float32)
-        with isolated(), warnings.catch_warnings():
+        threads = torch.get_num_threads()
+        with isolated(), warnings.catch_warnings(), ThreadPoolExecutor(threads) as pool:
             warnings.simplefilter("ignore")
+            for _ in pool.map(self._fill, np.array_split(found, threads), np.array_split(rows, threads)):
+                pass
+        return found
+
+    def _fill(self, found: Features, rows: Features) -> None:
+        """Write features of each row into `found`. The network is copied: its hooks must not see another thread's row."""
+        import torch
+
+        network = frozen(self.network)
+        with torch.inference_mode():
             for row, features in zip(rows, found, strict=True):
                 if np.isfinite(row).all():
                     with contextlib.suppress(Exception):
-                        features[:] = features_of(self.network, row, self.layer)
-        return found
+                        features[:] = features_of(network, row, self.layer)
 
     def describe(self) -> dict[str, Any]:
         """Return the network's name, what it takes and what it gives."""
