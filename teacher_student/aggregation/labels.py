@@ -14,6 +14,7 @@ from teacher_student.aggregation.votes import Votes, check_votes, voters
 from teacher_student.arguments import ArgumentError, Integers, choice, positive_integer
 from teacher_student.mechanisms.noise import Noise
 from teacher_student.planning.preflight import mostly_noise, warn, weak_guarantee
+from teacher_student.planning.recipe import AUTO, choose_mechanism
 from teacher_student.planning.request import Request, choose_cutoff, choose_parameters
 from teacher_student.privacy import MechanismSpec, calibrate
 from teacher_student.privacy.parameters import REPLACED
@@ -28,7 +29,8 @@ class LabelSession(Session[Release]):
         epsilon: for all answers of the session together.
         delta: for all answers of the session together.
         cutoff: paid abstentions before the session halts; None lets the planner choose it from public sizes.
-        mechanism: a name of `privacy.MECHANISMS`, such as stability, gnmax or confident_gnmax.
+        mechanism: a name of `privacy.MECHANISMS`, such as stability, gnmax or confident_gnmax; or auto, which chooses mechanism
+            and cutoff from public sizes (`planning.recipe`), for `num_queries` queries. The certificate then says why.
         state, noise, neighbours, account, hyperparameters: see `session.SessionOptions`.
         num_queries: most queries ever asked; some calibrations need it and answer no more.
         num_teachers: how many vote, a public number. Must be given; it holds for all calls and restarts.
@@ -65,8 +67,8 @@ class LabelSession(Session[Release]):
         change = options.get("vote_change")
         votes = voters(num_classes, num_teachers, neighbours, change, num_teachers_is_public=num_teachers_is_public)
         kept = SessionOptions(state, noise, neighbours, account, hyperparameters)
-        spec = _calibrated(mechanism, epsilon, delta, cutoff, num_queries, votes, **options)
-        super().__init__(spec, votes, Release, epsilon=epsilon, delta=delta, options=kept)
+        spec, settings = _calibrated(mechanism, epsilon, delta, cutoff, num_queries, votes, **options)
+        super().__init__(spec, votes, Release, epsilon=epsilon, delta=delta, settings=settings, options=kept)
 
     def answer(
         self, predictions: object = None, *, counts: object = None, query_ids: Sequence[str | int] | None = None
@@ -100,8 +102,8 @@ def label(
     num_classes: int,
     epsilon: float,
     delta: float,
-    mechanism: str = "stability",
-    cutoff: int | None = 50,
+    mechanism: str = AUTO,
+    cutoff: int | None = None,
     num_teachers: int | None = None,
     population: int | None = None,
     **options: Any,
@@ -118,7 +120,8 @@ def label(
         epsilon: for all labels together, above 0.
         delta: for all labels together, strictly between 0 and 1.
         mechanism: stability, stability_paper, stability_redraw, stability_laplace, gnmax, confident_gnmax, lnmax, exponential or
-            permute_and_flip.
+            permute_and_flip. auto takes the one that promises most labels for these public sizes, and how many queries it
+            answers (`planning.recipe`); `certificate.used["chosen"]` says why. With a cutoff or an option, auto is stability.
         cutoff: paid abstentions before the session halts; None lets the planner choose it from public sizes.
         num_teachers: how many vote, a public number. Must be given: an array cannot tell its columns from its rows. A transposed
             square table is not noticed, so check the order of its axes.
@@ -137,7 +140,7 @@ def label(
             labels of a noisy maximum would be mostly noise.
 
     >>> votes = [[0] * 3990 + [1] * 10, [0] * 2000 + [1] * 2000]
-    >>> release = label(votes, num_classes=2, epsilon=1.0, delta=1e-5, num_teachers=4000)
+    >>> release = label(votes, num_classes=2, epsilon=1.0, delta=1e-5, num_teachers=4000, mechanism="stability")
     >>> release.labels, release.certificate.epsilon
     (array([ 0, -1]), 1.0)
     """
@@ -156,19 +159,26 @@ def label(
 
 def _calibrated(
     mechanism: str, epsilon: float, delta: float, cutoff: int | None, num_queries: int | None, votes: Votes, **options: Any
-) -> MechanismSpec:
-    """Return calibrated parameters; without a cutoff the planner chooses it, from public sizes alone."""
-    kind = LABELS[choice("mechanism", mechanism, LABELS)]
+) -> tuple[MechanismSpec, dict[str, Any]]:
+    """Return calibrated parameters, and further facts; what is not given the planner chooses, from public sizes alone."""
+    others = set(options) - {"vote_change"}
+    if mechanism == AUTO and (cutoff is not None or others):
+        mechanism = "stability"
+    kind = None if mechanism == AUTO else LABELS[choice("mechanism", mechanism, (AUTO, *LABELS))]
     if cutoff is None:
         if num_queries is None:
-            raise ArgumentError("cutoff must be given where num_queries is not, got None")
+            unnamed = "cutoff" if kind else "mechanism"
+            raise ArgumentError(f"{unnamed} must be given where num_queries is not, got {None if kind else AUTO}")
         request = _request(votes, num_queries, epsilon, delta, options.get("vote_change", REPLACED))
-        if not set(options) - {"vote_change"}:
-            return choose_parameters(mechanism, request)
+        if kind is None:
+            chosen = choose_mechanism(request)
+            return chosen.parameters, {"chosen": chosen.reason}
+        if not others:
+            return choose_parameters(mechanism, request), {}
         cutoff = choose_cutoff(mechanism, request)
-    if kind.pays_for == "answers":
+    if kind is not None and kind.pays_for == "answers":
         options["num_teachers"] = votes.num_teachers
-    return calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options)
+    return calibrate(mechanism, epsilon=epsilon, delta=delta, cutoff=cutoff, num_queries=num_queries, **options), {}
 
 
 def _request(votes: Statistic, num_queries: int, epsilon: float, delta: float, vote_change: str) -> Request:

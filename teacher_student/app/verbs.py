@@ -19,7 +19,8 @@ def label(arguments: Sequence[str]) -> int:
     """`teacher-student label`: private labels from a file of predictions or counts of any models.
 
     A row is a query; a column of predictions is a teacher (-1: it abstains), a column of counts is a class. The number of
-    teachers must be given, so that a transposed table is noticed. The noise is drawn once: keep the folder.
+    teachers must be given, so that a transposed table is noticed. The mechanism, and how many queries it answers, follow from
+    public sizes unless you name them. The noise is drawn once: keep the folder.
 
         teacher-student label predictions=votes.npy num_teachers=1000 num_classes=10 out=labels
         teacher-student label predictions=votes.npy num_teachers=1000 num_classes=10 privacy.epsilon=2 out=labels
@@ -30,6 +31,8 @@ def label(arguments: Sequence[str]) -> int:
     config = compose_whole("label", arguments)
     with _warnings_in_one_line():
         release = label_file(**_of_files(config))
+    if chosen := release.certificate.used.get("chosen"):
+        print(f"mechanism=auto took {chosen}")
     print(f"{_answered(release)}; written to {config.out}")
     return 0
 

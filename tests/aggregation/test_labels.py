@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,13 +33,13 @@ class Untouched(Noise):
 
 def test_predictions_and_counts_are_the_same_question() -> None:
     predictions = np.repeat([[0], [1], [-1]], 4000, axis=1)
-    release = ts.label(predictions, **GOOD)
+    release = ts.label(predictions, cutoff=50, **GOOD)
     assert release.labels.tolist()[:2] == [0, 1]
     assert release.labels.tolist()[2] == ts.ABSTAIN
     assert release.labels.dtype == np.int64
     assert release.answered.tolist() == [True, True, False]
     assert release.certificate.used["num_teachers"] == 4000
-    assert ts.label(counts=[[4000, 0], [0, 4000], [0, 0]], **GOOD).labels.tolist() == [0, 1, ts.ABSTAIN]
+    assert ts.label(counts=[[4000, 0], [0, 4000], [0, 0]], cutoff=50, **GOOD).labels.tolist() == [0, 1, ts.ABSTAIN]
 
 
 @pytest.mark.parametrize("mechanism", THRESHOLD_MECHANISMS)
@@ -51,8 +52,8 @@ def test_the_certificate_recomputes(mechanism: str) -> None:
 
 
 def test_options_reach_the_calibration() -> None:
-    scale = ts.label(counts=CLEAR, threshold_ratio=2.7, **GOOD).certificate.parameters.threshold_scale
-    assert scale > ts.label(counts=CLEAR, **GOOD).certificate.parameters.threshold_scale
+    scale = ts.label(counts=CLEAR, cutoff=50, threshold_ratio=2.7, **GOOD).certificate.parameters.threshold_scale
+    assert scale > ts.label(counts=CLEAR, cutoff=50, **GOOD).certificate.parameters.threshold_scale
 
 
 @pytest.mark.parametrize("noise", [RecordedNoise([0] * 9), GeneratorNoise(np.random.default_rng(0))])
@@ -198,11 +199,36 @@ def test_whatever_is_given_the_answer_is_a_release_or_the_documented_error(given
 
 
 def test_the_planner_chooses_a_cutoff_from_public_sizes() -> None:
-    chosen = ts.label(counts=[[1000, 0]] * 50, cutoff=None, **GOOD).certificate
+    chosen = ts.label(counts=[[1000, 0]] * 50, mechanism="stability", **GOOD).certificate
     assert 1 <= chosen.parameters.cutoff <= 50
     assert chosen.verify() <= 1.0
     with pytest.raises(ts.ArgumentError, match=r"^cutoff must be given where num_queries is not"):
         ts.LabelSession(cutoff=None, noise=Untouched(), **GOOD)
+    with pytest.raises(ts.ArgumentError, match=r"^mechanism must be given where num_queries is not, got auto"):
+        ts.LabelSession(cutoff=None, mechanism="auto", noise=Untouched(), **GOOD)
+
+
+def test_what_is_not_given_is_chosen_from_public_sizes_alone_and_the_certificate_says_so() -> None:
+    sizes = GOOD | {"num_teachers": 250}
+    votes = [np.tile(row, (400, 1)) for row in ([250, 0], [0, 250], [126, 124], [3, 4])]
+    first, *others = [ts.label(counts=counts, **sizes).certificate for counts in votes]
+    assert all(other.parameters == first.parameters and other.used["chosen"] == first.used["chosen"] for other in others)
+    assert first.used["chosen"].startswith(f"{first.mechanism}, ends after")
+    assert first.verify() <= 1.0
+    assert ts.Certificate.from_json(first.to_json()) == first
+    asked = ts.label(counts=votes[0], mechanism="gnmax", **sizes).certificate
+    assert (asked.mechanism, "chosen" in asked.used) == ("gnmax", False)  # what is named wins
+    assert asked.parameters.max_answers < 400  # nothing is spent on labels that would be noise
+    assert ts.label(counts=votes[0], cutoff=7, **sizes).certificate.parameters.cutoff == 7
+    assert ts.label(counts=votes[0], threshold_ratio=2.7, **sizes).certificate.mechanism == "stability"
+
+
+def test_a_session_of_a_chosen_mechanism_opens_again(tmp_path: Path) -> None:
+    given = {"state": tmp_path / "s.sqlite", "mechanism": "auto", "cutoff": None, "num_queries": 300, **GOOD}
+    with ts.LabelSession(**given) as session:
+        first = session.answer(counts=CLEAR, query_ids=["a", "b"])
+    with ts.LabelSession(**given) as session:
+        assert session.answer(counts=CLEAR[::-1], query_ids=["a", "b"]).tolist() == first.tolist()
 
 
 @pytest.mark.parametrize("mechanism", ["gnmax", "confident_gnmax", "lnmax", "exponential"])

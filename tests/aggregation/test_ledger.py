@@ -30,7 +30,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 def test_every_release_is_an_entry_and_totals_compose(ledger: Ledger) -> None:
     account = ledger.account("adult", epsilon=5.0, delta=1e-4)
-    first = ts.label(counts=VOTES, account=account, **GOOD)
+    first = ts.label(counts=VOTES, account=account, cutoff=50, **GOOD)
     second = ts.label(counts=VOTES, account=account, mechanism="stability_redraw", **GOOD)
     assert [entry.parameters.mechanism for entry in ledger.entries("adult")] == ["stability", "stability_redraw"]
     assert ledger.entries("mnist") == []
@@ -120,7 +120,7 @@ def test_bad_accounts_are_refused(ledger: Ledger, bad: dict) -> None:
 
 
 def test_it_exports_json(ledger: Ledger) -> None:
-    ts.label(counts=VOTES, account=ledger.account("adult", epsilon=5.0, delta=1e-4), **GOOD)
+    ts.label(counts=VOTES, account=ledger.account("adult", epsilon=5.0, delta=1e-4), cutoff=50, **GOOD)
     (entry,) = json.loads(ledger.to_json())
     assert (entry["dataset"], entry["neighbours"], entry["epsilon"]) == ("adult", "add_remove", 1.0)
     assert entry["parameters"]["mechanism"] == "stability"

@@ -191,7 +191,7 @@ CLEAR = np.array([[4000, 0], [0, 4000], [0, 0]])
 
 def made(kind: str) -> ts.Release:
     if kind == "labels.csv":
-        return ts.label(counts=CLEAR, num_classes=2, **GIVEN)
+        return ts.label(counts=CLEAR, num_classes=2, cutoff=50, **GIVEN)
     if kind == "fractions.csv":
         return ts.label_fractions(counts=CLEAR, num_classes=2, **GIVEN)
     if kind == "scores.csv":
@@ -309,5 +309,5 @@ def test_a_release_has_a_one_line_repr() -> None:
     release = made("labels.csv")
     certificate = "Certificate(stability, epsilon=1, delta=1e-05, add_remove; 0 earlier releases, binds labels.csv)"
     assert repr(release) == f"Release(2 of 3 answered; {certificate})"
-    many = ts.label(counts=np.repeat(CLEAR, 400, axis=0), num_classes=2, **GIVEN)
+    many = ts.label(counts=np.repeat(CLEAR, 400, axis=0), num_classes=2, cutoff=50, **GIVEN)
     assert len(repr(many)) < 200

@@ -119,9 +119,9 @@ def test_label_warns_before_any_noise_is_drawn() -> None:
             raise AssertionError
 
     votes = np.zeros((1000, 30), dtype=int)
-    noise = NoNoise(np.random.default_rng(0))
+    given = {"mechanism": "gnmax", "population": 10_000, "noise": NoNoise(np.random.default_rng(0))}
     with pytest.warns(PrivacyWarning) as seen, pytest.raises(AssertionError):
-        label(votes, num_classes=2, num_teachers=30, epsilon=1.0, delta=1e-3, mechanism="gnmax", population=10_000, noise=noise)
+        label(votes, num_classes=2, num_teachers=30, epsilon=1.0, delta=1e-3, cutoff=50, **given)
     assert str(seen[0].message) == DELTA
     assert str(seen[1].message).startswith("expect only")
     assert [warning.filename for warning in seen] == [__file__, __file__]
@@ -140,7 +140,7 @@ def test_a_finished_release_says_what_speaks_against_it() -> None:
     good = label(votes_of(2000, 50), num_classes=2, num_teachers=2000, epsilon=1.0, delta=1e-5, mechanism="stability", cutoff=5)
     assert good.warnings == ()
     with pytest.warns(PrivacyWarning):
-        noisy = label(votes_of(30, 1000), num_classes=2, num_teachers=30, epsilon=1.0, delta=1e-5, mechanism="gnmax")
+        noisy = label(votes_of(30, 1000), num_classes=2, num_teachers=30, epsilon=1.0, delta=1e-5, mechanism="gnmax", cutoff=50)
     assert noisy.warnings == (NOISE,)
     few = label(votes_of(5, 100), num_classes=2, num_teachers=5, epsilon=1.0, delta=1e-5, mechanism="stability", cutoff=1)
     (text,) = few.warnings
