@@ -76,10 +76,10 @@ def test_labels_are_those_of_label_byte_for_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mechanism: str, unit: str, options: dict[str, Any], as_counts: bool
 ) -> None:
     monkeypatch.setattr(session_module, "SystemNoise", FixedNoise)
-    settings, votes = settings_of(tmp_path, mechanism=mechanism, unit=unit, epsilon=8.0), votes_of_owners()
+    settings, votes = settings_of(tmp_path, mechanism=mechanism, unit=unit, epsilon=8.0, cutoff=9), votes_of_owners()
     given = {"counts": ts.aggregation.count_votes(votes, 3)} if as_counts else {"votes": votes}
     found = module("answering").answer(settings, **given)
-    asked = {"num_classes": 3, "epsilon": 8.0, "delta": 1e-5, "mechanism": mechanism, "cutoff": POINTS, "num_teachers": OWNERS}
+    asked = {"num_classes": 3, "epsilon": 8.0, "delta": 1e-5, "mechanism": mechanism, "cutoff": 9, "num_teachers": OWNERS}
     expected = ts.label(votes, **asked, **options)
     assert found.labels.tolist() == expected.labels.tolist()
     found.save(tmp_path / "found")
