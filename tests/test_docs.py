@@ -227,3 +227,23 @@ def test_the_reference_is_built_without_a_warning(tmp_path):
     pages = {(path.parent if path.name == "__init__" else path).with_suffix(".html") for path in modules}
     assert pages == {page.relative_to(tmp_path) for page in tmp_path.rglob("*.html")} - {Path("index.html")}
     assert "label" in (tmp_path / "teacher_student.html").read_text(encoding="utf-8")
+
+
+def _script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_plot_of_the_readme_is_drawn_from_the_tables_of_results():
+    drawing, page = _script("draw_accuracy"), (ROOT / "docs/results.md").read_text(encoding="utf-8")
+    picture = drawing.PICTURE.read_text(encoding="utf-8")
+    assert f"<desc>{drawing.describe(page)}</desc>" in picture
+    assert f"<desc>{drawing.describe(page.replace('85.40 ±', '85.39 ±'))}</desc>" not in picture
+    assert len(picture) < 150_000
+    assert not re.search(r"(href|src)=\"https?:|url\(['\"]?http", picture)
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
