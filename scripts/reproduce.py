@@ -255,10 +255,17 @@ def one_split(
     table: str, methods: tuple[Method, ...], epsilons: tuple[float, ...], split: int, kept: Path
 ) -> list[dict[str, Any]]:
     """Return the cells of one split: {method, epsilon, split, accuracy}. Features of images are kept in the folder `kept`."""
-    project = NetworkEncoding.project
-    compute = Memory(kept, verbose=0).cache(lambda network, rows, encoding: project(encoding, rows), ignore=["encoding"])
-    with mock.patch.object(NetworkEncoding, "project", lambda self, rows: compute(str(self.describe()), rows, self)):
+    compute = Memory(kept, verbose=0).cache(features_of_images, ignore=["encoding"])
+    with mock.patch.object(NetworkEncoding, "project", lambda self, images: compute(str(self.describe()), images, self)):
         return [{"split": split, **cell} for cell in _cells(table, methods, epsilons, split)]
+
+
+PROJECT = NetworkEncoding.project
+
+
+def features_of_images(_network: str, images: np.ndarray, encoding: NetworkEncoding) -> np.ndarray:
+    """Return what a network sees of images; its description and the images are the key by which it is kept."""
+    return PROJECT(encoding, images)
 
 
 def _cells(table: str, methods: tuple[Method, ...], epsilons: tuple[float, ...], split: int) -> Iterator[dict[str, Any]]:
