@@ -173,6 +173,7 @@ TABLES = {
         Method("noisy_fraction", CORRECTED, ("boosting.rounds=0",)),
         Method("corrected", CORRECTED, (), {}, CROWDS),
         Method("scores", SCORES, (), {}, SCORERS),
+        Method("gradients", ("experiment=adult_gradients",)),
     ),
     "owners": tuple(
         Method(f"scores, owners of {owned} records", SCORES, (), {}, _fewer(teachers), owned)

@@ -21,6 +21,7 @@ SHORTENINGS = {
     "adult": "",
     "adult_boosting": "learner.estimator.n_estimators=2 learner.num_workers=1",
     "adult_fractions": "boosting.rounds=1",
+    "adult_gradients": "queries.total=null learner.steps=2",
     "adult_label_private": "data.view.number=100",
     "adult_scores": "boosting.rounds=1",
     "adult_soft": "queries.total=null",

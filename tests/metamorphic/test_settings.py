@@ -49,6 +49,7 @@ CASES: dict[str, tuple[str, str]] = {
         "experiment=adult_boosting learner.estimator.n_estimators=2 learner.num_workers=1 queries.total=20",
     ),
     "experiment adult_fractions": ("adult", "experiment=adult_fractions boosting.rounds=1 queries.total=20"),
+    "experiment adult_gradients": ("adult", "experiment=adult_gradients data.view.components=40 learner.steps=2"),
     "experiment adult_label_private": ("adult", "experiment=adult_label_private data.view.number=100"),
     "experiment adult_scores": ("adult", "experiment=adult_scores data.view.components=40 boosting.rounds=1 queries.total=20"),
     "experiment adult_soft": ("adult", "experiment=adult_soft"),
