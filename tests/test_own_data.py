@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from teacher_student.app import dispatch
+from teacher_student.privacy import Certificate
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -55,6 +56,23 @@ def test_own_table_becomes_a_private_model(tables):
     assert dispatch(["verify", "mine"]) == 0
     labels = np.loadtxt(tables / "mine" / "release" / "labels.csv", delimiter=",", skiprows=1, usecols=1)
     assert (labels >= 0).sum() > 20
+
+
+def test_what_is_left_open_is_chosen_from_public_sizes_and_what_is_named_wins(tables, capsys):
+    assert run("privacy.cutoff=null", "privacy.population=3000", "boosting.rounds=1", "console=plain") == 0
+    shown = capsys.readouterr().out
+    assert "mechanism=auto took noisy_scores" in shown
+    assert "about 3,000 records, 300 public points and epsilon 4" in shown
+    certificate = Certificate.from_json((tables / "mine" / "release" / "certificate.json").read_text())
+    assert certificate.used["chosen"].startswith("noisy_scores")
+    assert (certificate.mechanism, certificate.used["num_teachers"], certificate.used["rounds"]) == ("noisy_scores", 200, 2)
+    assert dispatch(["verify", "mine"]) == 0
+    (tables / "mine" / "private" / "finished.json").unlink()
+    assert (
+        run("privacy.cutoff=null", "privacy.population=3000", "boosting.rounds=1") == 0
+    )  # an unfinished run has the same config
+    assert run("privacy.cutoff=null", "learner=mlp", "run_folder=other", "console=plain") == 0  # no recipe: the planner alone
+    assert "mechanism=auto took exponential, ends after" in capsys.readouterr().out
 
 
 def test_without_a_public_table_labels_alone_are_private(tables):

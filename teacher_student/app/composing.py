@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -54,8 +55,13 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
 
 
 def _compose(config_name: str, overrides: Sequence[str] = ()) -> DictConfig:
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(conf_folder())):
-        return hydra.compose(config_name, list(overrides))
+    running, hydra_of_run = GlobalHydra.instance(), GlobalHydra.instance().hydra
+    running.clear()  # a run composes once more with its recipe, inside of Hydra
+    try:
+        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(conf_folder())):
+            return hydra.compose(config_name, list(overrides))
+    finally:
+        running.hydra = hydra_of_run
 
 
 def compose_whole(verb: str, overrides: Sequence[str]) -> DictConfig:

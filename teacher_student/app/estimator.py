@@ -51,7 +51,7 @@ from teacher_student.monitoring.console import Display
 from teacher_student.pipeline import BudgetSettings, load_student, run
 from teacher_student.pipeline.folder import PUBLISHED, write_text
 from teacher_student.pipeline.settings import Estimator
-from teacher_student.planning.recipe import recipe
+from teacher_student.planning.recipe import recipe, why
 
 DESCRIPTION, REPORT = "estimator.json", "report.html"
 MOST_POINTS = 10_000
@@ -208,7 +208,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
             view = LabelsOnly(number=asked, seed=seed, view=view)
         load = functools.partial(self._dataset, records, columns, points, classes, not_covered)
-        settings = settings_from_config(config, functools.partial(view.load, load))
+        chosen_for = why(taken, records=size, points=asked, epsilon=privacy["epsilon"])
+        settings = settings_from_config(config, functools.partial(view.load, load), chosen_for)
         settings = dataclasses.replace(settings, budget=budget, config=settings.config + _digest(points))
         if self.base_estimator is not None:
             teacher = Estimator(clone(self.base_estimator), 1 if self.n_jobs is None else self.n_jobs)

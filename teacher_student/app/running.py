@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from teacher_student.app import composing
 from teacher_student.app.composing import accept_old_names, check_flags, compose, one_line
-from teacher_student.app.settings import check_complete, light_settings, settings_from_config
+from teacher_student.app.settings import check_complete, light_settings, settings_from_config, with_recipe
 from teacher_student.arguments import ArgumentError
 
 FLAGS = ("--cfg", "-c", "--resolve", "--package", "-p", "--run", "-r", "--multirun", "-m", "--hydra-help", "--info", "--version")
@@ -89,7 +89,8 @@ def _run_or_say_how_to_resume(config: DictConfig, sweep: bool) -> float | None:
         display = Display(config.console)
         if sweep:
             display.say(f"run {HydraConfig.get().job.num} of the sweep: {' '.join(HydraConfig.get().overrides.task)}")
-        settings = settings_from_config(config)
+        config, chosen = with_recipe(config, HydraConfig.get().overrides.task)
+        settings = settings_from_config(config, chosen=chosen)
         from teacher_student.pipeline import run as run_pipeline
 
         result = run_pipeline(settings, folder, display)

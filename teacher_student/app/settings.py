@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hydra
@@ -13,21 +14,66 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from teacher_student.app.composing import as_written, check_given
+from teacher_student.app.composing import as_written, check_given, compose
 from teacher_student.arguments import ArgumentError, positive_integer, true_or_false
 
 _WHERE_AND_HOW = ("run_folder", "console")
 """Settings that change nothing about what a run computes; a resumed run may have others."""
 
 
-def settings_from_config(config: DictConfig, load: Callable[[], Any] | None = None) -> Any:
+KINDS = {"teacher_student.teachers.LogisticRegression": "table", "teacher_student.pipeline.settings.Estimator": "estimators"}
+"""Kinds of recipes by the target of the learner."""
+_VIEWS = ("teacher_student.data.View", "teacher_student.data.Projection")
+
+
+def with_recipe(config: DictConfig, overrides: Sequence[str]) -> tuple[DictConfig, str | None]:
+    """Return a run's config with the recipe for public sizes, and why, where the mechanism is left to it; else as it is.
+
+    Args:
+        config: composed from `overrides`.
+        overrides: the user's own, which win.
+
+    Raises:
+        ArgumentError: files or columns of a table that are not there.
+    """
+    from teacher_student.data.table_files import columns_of
+    from teacher_student.planning.recipe import AUTO, recipe, why
+
+    selected = OmegaConf.select
+    kind, points = KINDS.get(str(selected(config, "learner._target_"))), selected(config, "data.public")
+    if (
+        kind is None
+        or not isinstance(points, str)
+        or selected(config, "mechanism.name") != AUTO
+        or selected(config, "data._target_") != "teacher_student.data.load_table"
+        or selected(config, "data.view._target_") not in _VIEWS
+        or (selected(config, "privacy.cutoff"), selected(config, "privacy.bins")) != (None, None)
+    ):
+        return config, None
+    _check_files(config)
+    columns = _load(functools.partial(columns_of, "public", points), config.data)
+    asked = len(next(iter(columns.values()))) if config.queries.total is None else config.queries.total
+    light = light_settings(config)["privacy"]
+    sizes = {"records": light.population or asked, "points": asked}
+    taken = recipe(kind, classes=max(2, len(config.data.classes or ())), epsilon=light.epsilon, delta=light.delta, **sizes)
+    chosen = {key: f"{key}={value}" for key, value in {**taken, "name": config.name}.items()}
+    for override in overrides:
+        if (key := override.lstrip("+").partition("=")[0]) not in ("experiment", "mechanism"):
+            chosen[key] = override
+    stated = "" if light.population else " (taken from the public points; state privacy.population for a better choice)"
+    return compose("run", list(chosen.values())), why(taken, epsilon=light.epsilon, **sizes) + stated
+
+
+def settings_from_config(config: DictConfig, load: Callable[[], Any] | None = None, chosen: str | None = None) -> Any:
     """Build the settings of a run.
 
     Args:
         config: composed from `conf/run.yaml`.
         load: loads data that is in memory, in place of `config.data`; as it is, without the config's view.
+        chosen: why these settings, where a recipe chose them; for the certificate.
     """
     light = light_settings(config)
+    light["privacy"] = dataclasses.replace(light["privacy"], chosen=chosen)
     if load is None:
         _check_files(config)
     from teacher_student.pipeline import RunSettings

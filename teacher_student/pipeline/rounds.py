@@ -63,6 +63,8 @@ class Checked(NamedTuple):
     warnings: list[str]
     outlook: list[str]
     """What is to be expected of the labels, if it is hardly any; out of date once there are labels."""
+    chosen: str | None = None
+    """Why these settings, where `mechanism=auto` chose them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,12 +188,13 @@ class Mode(ABC):
             )
         with self.open_session() as session:
             spec: MechanismSpec = session.mechanism.parameters
+            chosen = self.settings.privacy.chosen or session.certificate.used.get("chosen")
         known_noise(self.learning(spec).label_noise, self.sizes.num_classes)
         privacy, request = self.settings.privacy, self.request()
         texts = weak_guarantee(privacy.epsilon, privacy.delta, privacy.population)
         if request is None:
-            return Checked(spec, texts, [])
-        return Checked(spec, [*texts, *mostly_noise(spec, request)], few_answers(spec, request))
+            return Checked(spec, texts, [], chosen)
+        return Checked(spec, [*texts, *mostly_noise(spec, request)], few_answers(spec, request), chosen)
 
     def _check_rounds(self, option: str) -> None:
         """Refuse further options of the mechanism, an order of queries, and rounds if the student cannot see the records."""
@@ -254,10 +257,15 @@ class Mode(ABC):
         return release
 
     def _with_what_is_not_covered(self, release: AnyRelease) -> AnyRelease:
-        """Return the release with a certificate that says what this data set leaves uncovered."""
+        """Return the release with a certificate that says what this data set leaves uncovered, and who chose the settings."""
         features = ("the features of the records, their number and their order: labels alone are protected",)
         lines = (*(features if self.neighbours == "label_only" else ()), *self.sizes.not_covered)
-        certificate = dataclasses.replace(release.certificate, not_covered=(*release.certificate.not_covered, *lines))
+        chosen = {} if (why := self.settings.privacy.chosen) is None else {"chosen": why}
+        certificate = dataclasses.replace(
+            release.certificate,
+            used={**release.certificate.used, **chosen},
+            not_covered=(*release.certificate.not_covered, *lines),
+        )
         return dataclasses.replace(release, certificate=certificate)  # type: ignore[type-var]
 
     def _correcting_teachers(self, run: Run, session: Session[Any], number: int) -> Teachers:

@@ -104,6 +104,8 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
         columns = f" of {len(mode.sizes.feature_names):,} columns" if mode.sizes.feature_names else ""
         advance(1, f"{mode.sizes.num_points:,} public points{columns}")
     if ranks.first:
+        if checked.chosen:
+            display.say(f"mechanism=auto took {checked.chosen}")
         for text in (*checked.warnings, *checked.outlook):
             display.warn(text)
     path = Path(ranks.from_first(str(path.absolute()))) if ranks.several else path
@@ -276,7 +278,7 @@ def _cutoff(release: AnyRelease) -> int | None:
 def _public_settings(settings: RunSettings, release: AnyRelease) -> dict[str, Any]:
     return {
         "teachers": f"each of about {settings.num_teachers:,} records" if settings.each_record else settings.num_teachers,
-        "mechanism": settings.privacy.mechanism,
+        "mechanism": release.certificate.mechanism,
         "epsilon": settings.privacy.epsilon,
         "delta": settings.privacy.delta,
         "cutoff": _cutoff(release) or "none",

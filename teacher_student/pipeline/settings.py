@@ -54,6 +54,7 @@ class PrivacySettings:
         bins: for soft labels, bins of the histogram; None for hard labels. Soft labels need a cutoff.
         hyperparameters: how they were chosen, for the certificate: fixed, or on a public_surrogate.
         population: public order of magnitude of the number of records, for warnings and plans; None if none is public.
+        chosen: why these settings, in one line, where `mechanism=auto` chose them; for the certificate.
     """
 
     epsilon: float
@@ -65,6 +66,7 @@ class PrivacySettings:
     bins: int | None = None
     hyperparameters: str = "fixed"
     population: int | None = None
+    chosen: str | None = None
 
     def __post_init__(self) -> None:
         positive_number("privacy.epsilon", self.epsilon)

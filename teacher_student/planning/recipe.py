@@ -7,7 +7,7 @@ command line and overridden.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from teacher_student.arguments import ArgumentError, choice, positive_integer, positive_number, probability
@@ -84,6 +84,14 @@ class _Labels(PublicGoal):
     def caps(self) -> Sequence[int]:
         """Caps on answers, a tenth apart."""
         return grid(1, self.num_queries, 1.1)
+
+
+def why(taken: Mapping[str, str], *, records: int, points: int, epsilon: float) -> str:
+    """Return in one line what a recipe has taken, and for which public sizes."""
+    mechanism, teachers = taken.get("mechanism", "noisy_scores"), int(taken["teachers.number"])
+    seen = f" on at most {taken['data.view.components']} components" if "data.view.components" in taken else ""
+    sizes = f"about {records:,} records, {points:,} public points and epsilon {epsilon:g}"
+    return f"{mechanism}, {teachers:,} teachers{seen}, for {sizes}"
 
 
 def recipe(kind: str, *, records: int, points: int, classes: int, epsilon: float, delta: float) -> dict[str, str]:
