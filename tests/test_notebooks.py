@@ -10,16 +10,11 @@ nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
-SLOW = {path.stem for path in NOTEBOOKS} - {"quickstart"}
-"""Ten to twenty seconds each. What a newcomer opens first stays in the default suite."""
 
 
-def _runs():
-    return [pytest.param(path, id=path.stem, marks=pytest.mark.slow if path.stem in SLOW else ()) for path in NOTEBOOKS]
-
-
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of the kernel's own libraries
-@pytest.mark.parametrize("path", _runs())
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(path, tmp_path):
     notebook = nbformat.read(path, as_version=4)
     nbclient.NotebookClient(

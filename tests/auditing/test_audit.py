@@ -56,15 +56,15 @@ LONG = {"stability_paper", "stability_redraw", "stability_laplace"}
 WITHDRAWING = [name for name, kind in LABELS.items() if WITHDRAWN in kind.vote_changes] + ["noisy_fraction", "noisy_scores", FEW]
 
 
-def _audit_withdrawn(name, trials, seed):
+def _audit_withdrawn(name, trials, seed, **options):
     few = {"votes_per_teacher": 2} if name == FEW else {}
-    return audit(name.partition(" ")[0], vote_change=WITHDRAWN, trials=trials, seed=seed, **few)
+    return audit(name.partition(" ")[0], vote_change=WITHDRAWN, trials=trials, seed=seed, **few, **options)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in WITHDRAWING])
 def test_votes_that_are_withdrawn_are_audited_and_neighbours_that_do_more_are_caught(name):
     """Sampling checks: false alarm 1e-9 each; 150 sessions a side."""
-    report = _audit_withdrawn(name, 150, seed=2)
+    report = _audit_withdrawn(name, 150, seed=2, cutoff=2)
     assert report.passed, str(report)
     assert "votes withdrawn at epsilon 1" in str(report)
     exactly = {"sensitivity"} if name in LONG else {"exact divergence"}

@@ -37,8 +37,8 @@ def full(*_: object, **__: object) -> None:
         ("runner.write_report", "release/report.html"),
         ("published.save_file", "release/student.safetensors"),
         ("folder.np.save", "private/votes/counts.npy"),
-        ("runner.RunFolder.finish", ""),
-        ("stages.TimelessCurves", ""),
+        pytest.param("runner.RunFolder.finish", "", marks=pytest.mark.slow),
+        pytest.param("stages.TimelessCurves", "", marks=pytest.mark.slow),
     ],
 )
 def test_a_full_disk_is_one_line_with_the_file_and_the_command(place, file, tmp_path, monkeypatch, capsys):
@@ -107,7 +107,7 @@ def test_a_run_on_a_disk_that_fills_up_continues_once_there_is_room(kilobytes, t
         assert "recomputed epsilon" in verify_folder(disk / "run")
 
 
-@pytest.mark.parametrize("content", [b"", b"not an array", b"\x80\x04cos\nsystem\n"])
+@pytest.mark.parametrize("content", [b"", pytest.param(b"not an array", marks=pytest.mark.slow), b"\x80\x04cos\nsystem\n"])
 def test_damaged_votes_are_one_line_that_says_what_to_delete(content, tmp_path, monkeypatch):
     path = tmp_path / "one"
     with monkeypatch.context() as patch:

@@ -148,6 +148,7 @@ def refused(there, tmp_path, sessions):
     return str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_stops_all(tmp_path, sessions):
     assert "a process of this run stopped; all processes stop, nothing was spent" in refused(
         functools.partial(os._exit, 3), tmp_path, sessions

@@ -225,7 +225,7 @@ SEEN = (
         ["data/view=none"],
         ["data.view.components=9"],
         pytest.param(SEEN, marks=pytest.mark.slow),
-        [*SEEN, "data.view.components=9"],
+        pytest.param([*SEEN, "data.view.components=9"], marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -169,6 +169,7 @@ def test_a_pool_smaller_than_the_students_batch_is_enough_and_a_class_that_no_re
     assert result.judgement.confusion[2].sum() > 0
 
 
+@pytest.mark.slow  # `test_runner` has a run without an answer in the default suite
 def test_nothing_answered_loses_nothing_and_says_what_to_change(tmp_path):
     chosen, says = settings("privacy.epsilon=0.1", "teachers.number=40"), []
     for _ in range(2):

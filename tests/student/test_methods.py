@@ -31,6 +31,8 @@ from teacher_student.student.methods.supervised import SelfTraining
 from teacher_student.student.methods.virtual_adversarial import VirtualAdversarial
 
 SEMI_SUPERVISED = sorted(set(METHODS) - {"supervised"})
+SLOW = {"freematch", "mean_teacher", "mixmatch", "self_training", "virtual_adversarial"}
+"""They are measured against the supervised student in the slow suite alone."""
 BASE = StudentSettings(epochs=30, batch_size=64, learning_rate=0.03, average_decay=0.9)
 OPTIONS = {
     "fixmatch": {"confidence": 0.8},
@@ -82,7 +84,7 @@ def accuracy(settings: StudentSettings) -> float:
     return float(np.mean(right))
 
 
-@pytest.mark.parametrize("method", SEMI_SUPERVISED)
+@pytest.mark.parametrize("method", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in SEMI_SUPERVISED])
 def test_unlabeled_points_teach(method):
     assert accuracy(settings_of(method)) > accuracy(settings_of("supervised")) + 0.02
 
