@@ -231,19 +231,10 @@ class ConfidentGNMax(GaussianCost, NoisyMaxParameters):
         vote_change: str = REPLACED,
         **options: Any,
     ) -> Self:
-        """Return the least scales that ask `num_queries` and answer at most `max_answers` within `epsilon`.
+        """Return the least scales that ask `num_queries` and answer at most `max_answers`, by default all, within `epsilon`.
 
-        Args:
-            epsilon: above 0.
-            delta: between 0 and 1.
-            cutoff: not used.
-            num_queries: queries that may be asked.
-            max_answers: queries that may be answered; by default all of them.
-            threshold: votes that the noisy largest count must reach; by default three quarters of `num_teachers`.
-            num_teachers: only for that default.
-            test_share: share of mu^2 for the tests.
-            vote_change: see `VoteSpec`.
-            options: none.
+        The noisy largest count must reach `threshold` votes, by default three quarters of `num_teachers`. The tests get
+        `test_share` of mu^2.
         """
         del cutoff
         refuse_options(options, cls.mechanism, "max_answers", "threshold", "num_teachers", "test_share", "vote_change")

@@ -102,16 +102,9 @@ class OneScale(PaidAnswers):
         num_teachers: int | None = None,
         **fields: Any,
     ) -> Self:
-        """Return the least scale at which the answers cost at most `epsilon` at `delta`.
+        """Return the least scale at which `max_answers` answers, by default to all queries, cost `epsilon` at `delta`.
 
-        Args:
-            epsilon: above 0.
-            delta: between 0 and 1.
-            cutoff: not used.
-            num_queries: queries that may be asked.
-            max_answers: queries that may be answered; by default all of them.
-            num_teachers: not used.
-            fields: the other fields of the class; those with a default may be left out.
+        Other fields of the class are options; those with a default may be left out.
         """
         del cutoff, num_teachers
         own = {field.name: field.default for field in dataclasses.fields(cls) if field.name not in ("scale", "max_answers")}

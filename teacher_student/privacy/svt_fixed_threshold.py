@@ -104,17 +104,10 @@ class FixedThreshold(ThresholdParameters):
         vote_change: str = REPLACED,
         **options: Any,
     ) -> Self:
-        """Choose s, then the smallest b, then the smallest w that together spend `epsilon` at `delta`.
+        """Choose s, then the smallest b, then the smallest w that together spend `epsilon` at `delta` on any number of queries.
 
-        Args:
-            epsilon: above 0.
-            delta: between 0 and 1.
-            cutoff: T.
-            num_queries: not used, since any number may be asked.
-            threshold_ratio: r > 1, public; s is r times the scale that alone would use all of epsilon.
-            accountant: "renyi", or "numerical": a query scale smaller by 5 to 10 % for at most ten refusals, in seconds.
-            vote_change: see `VoteSpec`.
-            options: none.
+        s is `threshold_ratio` > 1, a public number, times the scale that alone would use all of epsilon. `accountant`
+        "numerical" gives a query scale smaller by 5 to 10 % for at most ten refusals, in seconds.
         """
         del num_queries
         refuse_options(options, cls.mechanism, "threshold_ratio", "accountant", "vote_change")

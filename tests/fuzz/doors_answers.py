@@ -164,6 +164,15 @@ def answer_with(parameters, counts, state):
 
 
 COMMON = {**BUDGET, "cutoff": integers(1, 5), "neighbours": NEIGHBOURS, "state": STATE, "noise": NOISE}
+SUMS_IN_ROUNDS = {
+    "num_classes": integers(2, 3),
+    "num_queries": integers(3, 5),
+    "rounds": integers(1, 3),
+    "norm": EPSILON,
+    "num_teachers": st.just(900),
+    "vote_change": st.sampled_from(["replaced", "withdrawn"]),
+    **{name: COMMON[name] for name in ("epsilon", "delta", "neighbours", "state", "noise")},
+}
 CLASS_SCORES = st.sampled_from([np.full((2, 9, 2), 0.5), [[[1.0, -1.0]] * 9, [[np.nan, np.inf]] * 9]])
 TEACHERS = st.sampled_from([9, 9, 900])
 MECHANISMS = {
@@ -213,32 +222,8 @@ AGGREGATION = {
         },
         weight=0.5,
     ),
-    "ScoreSession": Door(
-        lambda **given: scratch_session(aggregation.ScoreSession, given),
-        {
-            "num_classes": integers(2, 3),
-            "num_queries": integers(3, 5),
-            "rounds": integers(1, 3),
-            "norm": EPSILON,
-            "num_teachers": st.just(900),
-            "vote_change": st.sampled_from(["replaced", "withdrawn"]),
-            **{name: COMMON[name] for name in ("epsilon", "delta", "neighbours", "state", "noise")},
-        },
-        weight=0.5,
-    ),
-    "GradientSession": Door(
-        lambda **given: scratch_session(aggregation.GradientSession, given),
-        {
-            "num_classes": integers(2, 3),
-            "num_queries": integers(3, 5),
-            "rounds": integers(1, 3),
-            "norm": EPSILON,
-            "num_teachers": st.just(900),
-            "vote_change": st.sampled_from(["replaced", "withdrawn"]),
-            **{name: COMMON[name] for name in ("epsilon", "delta", "neighbours", "state", "noise")},
-        },
-        weight=0.5,
-    ),
+    "ScoreSession": Door(lambda **given: scratch_session(aggregation.ScoreSession, given), SUMS_IN_ROUNDS, weight=0.5),
+    "GradientSession": Door(lambda **given: scratch_session(aggregation.GradientSession, given), SUMS_IN_ROUNDS, weight=0.5),
     "ScoreSession.answer": Door(scoring, {"sums": st.just([[5, -5], [900, 0]]), "query_ids": NAMES}, weight=0.3),
     "add_scores": Door(adding_scores, {"scores": CLASS_SCORES, "norm": EPSILON}),
     "empty_sums": Door(aggregation.empty_sums, {"num_queries": integers(), "num_classes": integers()}),
