@@ -98,9 +98,9 @@ WAYS = {"at random moments": at_random_moments, "before random instructions": be
 
 @pytest.mark.parametrize("how", WAYS)
 def test_killed_at_random(tmp_path: Path, how: str) -> None:
-    found, toll = kill_on_many(tmp_path, WAYS[how](10, seed=1))
+    found, toll = kill_on_many(tmp_path, WAYS[how](LIVES, seed=1))
     assert found == []
-    assert toll["amid"] >= 4
+    assert toll["amid"] >= 2
 
 
 def test_killed_before_any_line(tmp_path: Path) -> None:

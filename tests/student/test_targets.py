@@ -180,8 +180,7 @@ def test_the_student_learns_what_was_propagated():
         student = fit_student(lambda: nn.Sequential(nn.Linear(3, 64), nn.ReLU(), nn.Linear(64, 3)), POINTS, targets(), settings)
         return (predict_probabilities(student.publishable, POINTS).argmax(axis=1) == CLASSES).mean()
 
-    assert accuracy(propagation=20.0) > 0.9
-    assert accuracy(propagation=20.0) > accuracy() + 0.1
+    assert accuracy(propagation=20.0) > max(0.9, accuracy() + 0.1)
 
 
 def test_neighbours_in_other_public_features():
