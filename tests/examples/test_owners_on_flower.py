@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
+import multiprocessing
+import shutil
+import signal
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -16,10 +20,13 @@ import pytest
 import teacher_student as ts
 from teacher_student.aggregation.ledger import Ledger
 
+sys.path.append(str(Path(__file__).parents[1]))
+from assassin import Assassin
+
 flwr_app = pytest.importorskip("flwr.app", reason="the owners example's environment has flwr")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "owners"
-OWNERS, POINTS = 5, 30
+OWNERS, POINTS, SERVERS = 5, 30, 12
 
 
 @pytest.fixture(autouse=True)
@@ -350,3 +357,93 @@ def test_masks_are_the_same_on_both_sides_and_spread_evenly() -> None:
     assert (mask(folded[0], 2**32, [(50,)])[0] != mask(folded[1], 2**32, [(50,)])[0]).any()
     with pytest.raises(ValueError, match="modulus"):
         mask(b"a" * 32, 2**16, [(1,)])
+
+
+class LineCounter:
+    """A trace function that counts the lines that an `Assassin` of the same folder could choose from."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder, self.count = folder, 0
+
+    def __call__(self, frame: Any, event: str, argument: object) -> Any:
+        if not frame.f_code.co_filename.startswith(self.folder):
+            return None
+        self.count += event == "line"
+        return self
+
+
+def serve(folder: Path, config: dict[str, Any], tracer: Any, said: Any) -> None:
+    """A server's life: one run of the app, which may end at any line. The owners' files stay."""
+    grid = LocalGrid(folder, config)
+    sys.settrace(tracer)
+    try:
+        run(grid, config)
+    except ts.ArgumentError as error:
+        said.send(str(error))
+    else:
+        said.send("finished")
+
+
+def live(*given: Any) -> str:
+    """Run one server in a process of its own; return what it said, or that it was killed."""
+    hear, say = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=serve, args=(*given, say))
+    process.start()
+    say.close()
+    said = "killed"
+    with contextlib.suppress(EOFError):
+        said = hear.recv()
+    process.join()
+    assert process.exitcode == (-signal.SIGKILL if said == "killed" else 0)
+    return said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [PLAIN, COUNTS, {}], ids=["votes", "counts", "noise of the owners"])
+def test_a_server_killed_at_any_line_answers_nothing_twice_and_gets_no_budget_back(tmp_path: Path, mode: dict[str, Any]) -> None:
+    """Twelve servers, each killed before random lines of the example or the package, up to three times, and started again."""
+    generator, root = np.random.default_rng(0), str(EXAMPLE.parents[1])
+    given = {**mode, "mechanism": "gnmax", "cutoff": POINTS, "deadline": 5.0}
+    whole, counter = {**config_of(tmp_path, **given), "folder": str(tmp_path / "whole")}, LineCounter(root)
+    run(LocalGrid(tmp_path, whole), whole)  # imports what the servers need
+    again = {**whole, "folder": str(tmp_path / "whole again"), "name": "second"}
+    sys.settrace(counter)
+    run(LocalGrid(tmp_path, again), again)
+    sys.settrace(None)
+    ends = []
+    for place in range(SERVERS):
+        for owner in range(OWNERS):
+            (tmp_path / f"state-{owner}" / "unmaskings.json").unlink(missing_ok=True)
+        config = {**config_of(tmp_path, **given), "folder": str(tmp_path / f"server-{place}")}
+        release = Path(config["folder"]) / "first" / "release"
+        published: set[str] = set()
+        for life in range(4):
+            tracer = Assassin(root, "line", int(generator.integers(0, counter.count))) if life < 3 else None
+            said = live(tmp_path, config, tracer)
+            ledger = Path(config["folder"]) / "ledger.sqlite"
+            assert not ledger.exists() or len(Ledger(ledger).entries("owners")) <= 1
+            if (release / "certificate.json").exists():
+                published.add(next(path for path in release.glob("*.csv")).read_text())
+            if said != "killed":
+                break
+        assert len(published) <= 1
+        if said == "finished":
+            assert len(published) == 1
+            assert ts.load_release(release).certificate.verify()
+        else:  # its sums may have been seen
+            assert mode == {}
+            assert "name must be a new one" in said or "no sum was seen" in said
+            assert not published
+        assert len(Ledger(ledger).entries("owners")) == 1
+        ends.append(said)
+    assert ends.count("finished") > SERVERS // 3
+
+
+def test_a_twin_that_asks_again_after_a_kill_is_found_out(tmp_path: Path) -> None:
+    """Without the owners' and the server's marks, a second run of noisy sums would publish other noise for the same counts."""
+    config = config_of(tmp_path)
+    first = run(LocalGrid(tmp_path, config), config).codes.tolist()
+    shutil.rmtree(tmp_path / "server")  # a server that forgets
+    for owner in range(OWNERS):
+        (tmp_path / f"state-{owner}" / "unmaskings.json").unlink()  # and owners that forget
+    assert run(LocalGrid(tmp_path, config), config).codes.tolist() != first
