@@ -70,12 +70,11 @@ def test_processes_with_tls_and_authentication(tmp_path: Path) -> None:
         assert (tmp_path / "keys" / name).stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("noise", ["server", "owners"])
-def test_owners_and_server_killed_at_random_moments(tmp_path: Path, noise: str, seed: int) -> None:
-    """A SuperNode and, later, the SuperLink with the ServerApp are killed; both come back. One answer, one entry, or none."""
+@pytest.mark.parametrize("seed", range(2))
+def test_owners_and_server_killed_at_random_moments(tmp_path: Path, seed: int) -> None:
+    """A SuperNode and, later, the SuperLink with the ServerApp are killed; both come back. One answer, one entry."""
     processes, generator = script(), np.random.default_rng(seed)
-    given = config(tmp_path, noise=f'"{noise}"', teachers=1 if noise == "server" else 2, mechanism='"gnmax"', cutoff=40)
+    given = config(tmp_path, noise='"server"', teachers=1, mechanism='"gnmax"', cutoff=40)
     said: list[str] = []
 
     def run() -> None:
@@ -100,11 +99,6 @@ def test_owners_and_server_killed_at_random_moments(tmp_path: Path, noise: str, 
         caller.join()
         said.clear()
         run()
-    if said[0].startswith("failed"):  # the sums may have been seen: fail closed, and no budget comes back
-        assert "name must be a new one" in said[0] or noise == "owners", said
-        assert entries(tmp_path) == 1
-        assert not release.exists()
-        return
     now = ts.load_release(release)
     assert now.certificate.verify()
     assert entries(tmp_path) == 1
