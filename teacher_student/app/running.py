@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import sys
@@ -89,6 +90,8 @@ def _run_or_say_how_to_resume(config: DictConfig, sweep: bool) -> float | None:
         display = Display(config.console)
         if sweep:
             display.say(f"run {HydraConfig.get().job.num} of the sweep: {' '.join(HydraConfig.get().overrides.task)}")
+        elif not {"RANK", "SLURM_PROCID"} & os.environ.keys():  # several processes would all say it
+            display.say(f"{config.name}: loading libraries, which takes a few seconds")
         config, chosen = with_recipe(config, HydraConfig.get().overrides.task)
         settings = settings_from_config(config, chosen=chosen)
         from teacher_student.pipeline import run as run_pipeline

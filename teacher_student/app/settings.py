@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import glob
 import inspect
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -127,6 +129,16 @@ def light_settings(config: DictConfig) -> dict[str, Any]:
         raise ArgumentError(str(error)) from error
 
 
+def _check_gpu(trainer: DictConfig) -> None:
+    """Refuse a GPU where the system has no device file of one, before the import of torch; whatever is in doubt passes."""
+    wanted = trainer.get("accelerator") in ("gpu", "cuda")
+    if wanted and sys.platform == "linux" and not any(glob.glob(pattern) for pattern in _GPU_FILES):
+        raise ArgumentError("trainer.accelerator must be one that this machine has, got gpu; use trainer=cpu")
+
+
+_GPU_FILES = ("/dev/nvidia*", "/dev/nvhost*", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
+"""Devices of NVIDIA (also Jetson), of Windows' subsystem for Linux, and of AMD."""
+
 _PARTS = (
     "data",
     "teachers",
@@ -143,13 +155,14 @@ _PARTS = (
 
 
 def check_complete(config: DictConfig) -> None:
-    """Refuse a config that lacks a section or a value that must be given."""
+    """Refuse a config that lacks a section or a value that must be given, or that wants a GPU where there is none."""
     for name in _PARTS:
         if not isinstance(config.get(name), DictConfig):
             raise ArgumentError(f"{name} must be a section of settings such as {name}.NAME=VALUE, got {config.get(name)!r}")
     check_given(config)
     if not str(config.run_folder or ""):
         raise ArgumentError(f"run_folder must name a new folder, got {config.run_folder!r}")
+    _check_gpu(config.trainer)
 
 
 def _loader(config: DictConfig) -> Any:

@@ -63,6 +63,7 @@ class Views(nn.Module):
         super().__init__()
         self.settings = settings
         self.register_buffer("spread", pool.std(dim=0, correction=0), persistent=False)
+        self.varying = int((self.spread > 0).sum())  # features that differ between points; read once, not in every step
 
     def weak(self, features: Tensor) -> Tensor:
         """Return a view of each point, (batch, *shape), that is almost the same."""

@@ -29,6 +29,7 @@ ties go to the lowest label; treated as continuous, a probability is off by at m
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -179,9 +180,15 @@ def _kinked_points(counts: Tensor) -> Points:
 
 def _upper_points(counts: Tensor) -> Points:
     """Return points t = -ln u above the largest count, u those of Gauss-Legendre on (0, 1): exact up to 48 classes."""
-    nodes, weights = (torch.as_tensor(values, dtype=counts.dtype, device=counts.device) for values in leggauss(24))
-    u = (nodes + 1) / 2
-    return -u.log()[None], (weights / u)[None]
+    return _upper_nodes(counts.dtype, counts.device)
+
+
+@functools.cache  # moved to a device once, not in every step
+def _upper_nodes(dtype: torch.dtype, device: torch.device) -> Points:
+    with torch.inference_mode(False), torch.no_grad():
+        nodes, weights = (torch.as_tensor(values, dtype=dtype, device=device) for values in leggauss(24))
+        u = (nodes + 1) / 2
+        return -u.log()[None], (weights / u)[None]
 
 
 def _laplace_below(noise: Tensor) -> Tensor:

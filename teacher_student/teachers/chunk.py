@@ -93,11 +93,12 @@ class ChunkTrainer:
         self.seed = seeds[0]
         same = len(set(decays)) == 1
         self._common_decay = decays[0] if same else 0.0
-        self._decays = None if same else tuple(decays)
+        device = records.features.device  # constants are moved once: a copy in every step would wait for the device
+        self._decays = None if same else torch.tensor(decays, dtype=self.settings.dtype, device=device)
         dropout = any(isinstance(module, KeyedDropout) for module in engine.network.modules())
         self._draws = dropout or self.settings.augment is not None
         self._window = max(1, _ROWS_PER_WINDOW // (records.num_teachers * self.settings.batch_size))
-        self._failed = torch.zeros(records.num_teachers, dtype=torch.bool, device=records.features.device)
+        self._failed = torch.zeros(records.num_teachers, dtype=torch.bool)  # on the CPU: every step reads it
         self._contain = False
 
     def train(self, start: Stack | UnfinishedChunk, save: Save | None = None, *, contain: bool = False) -> TrainedChunk:
@@ -152,14 +153,13 @@ class ChunkTrainer:
         return losses.float()
 
     @torch.no_grad()
-    def _decay(self, packed: Sequence[Tensor], rates: Sequence[float], learning_rate: float) -> None:
+    def _decay(self, packed: Sequence[Tensor], rates: Tensor, learning_rate: float) -> None:
         """Decay each teacher's weights at its own public rate, as the optimiser would: a part of its step.
 
         SGD and Adam add `rate * parameter` to the gradient; AdamW shrinks the parameter by `1 - learning rate * rate`.
         """
         for parameter in packed:
-            mine = torch.tensor(rates, dtype=parameter.dtype, device=parameter.device)
-            mine = mine.reshape(-1, *[1] * (parameter.ndim - 1))
+            mine = rates.reshape(-1, *[1] * (parameter.ndim - 1))
             if self.settings.optimizer == "adamw":
                 parameter.mul_(1 - learning_rate * mine)
             elif parameter.grad is not None:
@@ -210,7 +210,7 @@ class ChunkTrainer:
         """Give the parameters and the record of the rehearsal, which are public, to `resting` teachers; return the rows."""
         for tensor, rehearsed in zip(packed, self._rehearsed, strict=True):
             tensor[resting] = rehearsed
-        return torch.where(resting[:, None], len(self.records.labels) - 1, rows)
+        return torch.where(resting[:, None].to(rows.device), len(self.records.labels) - 1, rows)
 
     @functools.cached_property
     def _rehearsed(self) -> list[Tensor]:
@@ -350,5 +350,5 @@ def _copy(source: Sequence[Tensor], target: Sequence[Tensor]) -> None:
 
 
 def _all_nan(packed: Sequence[Tensor]) -> Tensor:
-    """Return (teachers,) bool: the teachers that have failed, according to an `UnfinishedChunk`."""
-    return torch.stack([tensor.detach().reshape(len(tensor), -1).isnan().all(1) for tensor in packed]).all(0)
+    """Return (teachers,) bool, on the CPU: the teachers that have failed, according to an `UnfinishedChunk`."""
+    return torch.stack([tensor.detach().reshape(len(tensor), -1).isnan().all(1) for tensor in packed]).all(0).cpu()

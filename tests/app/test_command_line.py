@@ -15,10 +15,12 @@ import yaml
 
 from research.benchmarks.command import read
 from research.benchmarks.teachers import CASES
+from teacher_student import ArgumentError
 from teacher_student.aggregation import Ledger, Release, private_selection
 from teacher_student.app import VERBS, compose, conf_folder, dispatch, settings_from_config
 from teacher_student.app.composing import PLUGINS, check_flags
 from teacher_student.app.running import FLAGS, check_overrides
+from teacher_student.app.settings import check_complete
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -140,8 +142,18 @@ def test_settings_of_privacy_are_refused_before_torch_is_imported():
         "finally:\n    print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.strip()) == (2, "False")
+    assert (done.returncode, done.stdout.split()[-1]) == (2, "False")
     assert done.stderr.startswith("teacher-student: privacy.epsilon must be a number above 0")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Lightning says it, after the import of torch")
+def test_a_gpu_that_is_not_there_is_refused_before_anything_else(monkeypatch):
+    check_complete(compose("run", []))
+    monkeypatch.setattr("teacher_student.app.settings._GPU_FILES", ("/dev/null",))
+    check_complete(compose("run", ["trainer=gpu"]))
+    monkeypatch.setattr("teacher_student.app.settings._GPU_FILES", ("/dev/no such device*",))
+    with pytest.raises(ArgumentError, match="use trainer=cpu"):
+        check_complete(compose("run", ["trainer=gpu"]))
 
 
 @pytest.mark.parametrize(

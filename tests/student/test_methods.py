@@ -197,7 +197,7 @@ def test_the_worst_step_is_the_steepest_one_and_as_long_as_asked():
     pool = torch.randn(500, 3) * torch.tensor([1.0, 10.0, 0.0])
     linear = nn.Linear(3, 2)
     spread = pool.std(dim=0, correction=0)
-    steps = VirtualAdversarial(radius=0.3).worst_step(linear, pool[:50], spread)
+    steps = VirtualAdversarial(radius=0.3).worst_step(linear, pool[:50], views_of(pool, Augmentation()))
     gradient = (linear.weight[0] - linear.weight[1]) * spread
     expected = 0.3 * 2**0.5 * spread * gradient / gradient.norm()
     signs = torch.sign((steps * expected).sum(1, keepdim=True))
@@ -209,7 +209,7 @@ def test_a_flat_student_has_no_worst_step():
     flat = nn.Linear(3, 2)
     nn.init.zeros_(flat.weight)
     pool = torch.randn(50, 3)
-    steps = VirtualAdversarial().worst_step(flat, pool, pool.std(dim=0))
+    steps = VirtualAdversarial().worst_step(flat, pool, views_of(pool, Augmentation()))
     assert torch.isfinite(steps).all()
 
 

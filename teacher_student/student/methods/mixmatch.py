@@ -57,7 +57,7 @@ class MixMatch(Method):
     def _mixed(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Move every point some of the way, at most half, towards another one."""
         mixing = torch.full((len(features),), self.mixing, device=features.device)
-        share = torch.distributions.Beta(mixing, mixing).sample()
+        share = torch.distributions.Beta(mixing, mixing, validate_args=False).sample()  # a check would wait for the device
         share = torch.maximum(share, 1 - share)
         others = torch.randperm(len(features), device=features.device)
         shares = share.reshape(-1, *[1] * (features.ndim - 1))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from teacher_student.arguments import number_at_least_zero, positive_number
+from teacher_student.student.augmentations import Views
 from teacher_student.student.methods.interface import Learning, Method
 
 PROBE = 1e-2
@@ -40,7 +41,7 @@ class VirtualAdversarial(Method):
 
     def unlabeled_loss(self, learning: Learning, unlabeled: Tensor) -> Tensor:
         """Return the divergence between predictions at the points and at the worst points near them."""
-        step = self.worst_step(learning.student, unlabeled, learning.views.spread)
+        step = self.worst_step(learning.student, unlabeled, learning.views)
         logits = learning.student(unlabeled)
         loss = _divergence(logits.detach(), learning.student(unlabeled + step))
         if self.entropy_weight > 0:
@@ -48,14 +49,15 @@ class VirtualAdversarial(Method):
             loss = loss + self.entropy_weight * entropy
         return loss
 
-    def worst_step(self, network: nn.Module, features: Tensor, spread: Tensor) -> Tensor:
+    def worst_step(self, network: nn.Module, features: Tensor, views: Views) -> Tensor:
         """Return (batch, *shape) steps of length `radius` along which the prediction changes most.
 
         Args:
             network: maps features to logits.
             features: (batch, *shape) points.
-            spread: (*shape) standard deviation of each feature.
+            views: of such points; their `spread` is the unit of each feature.
         """
+        spread = views.spread
         with torch.no_grad():
             here = network(features)
         direction = _unit(torch.randn_like(features) * (spread > 0))
@@ -63,7 +65,7 @@ class VirtualAdversarial(Method):
             direction.requires_grad_()
             divergence = _divergence(here, network(features + PROBE * spread * direction))
             direction = _unit(torch.autograd.grad(divergence, direction)[0])
-        return self.radius * math.sqrt(max(1, int((spread > 0).sum()))) * spread * direction
+        return self.radius * math.sqrt(max(1, views.varying)) * spread * direction
 
 
 def _divergence(reference: Tensor, logits: Tensor) -> Tensor:

@@ -111,14 +111,23 @@ class BatchedEngine(Engine):
             module, values = self._layers[position][1], inputs[position]
             if isinstance(module, nn.Linear):
                 if module.bias is not None:
-                    _fill(rest.pop(), partial(torch.sum, error, 2))
+                    self._fill(rest.pop(), partial(torch.sum, error, 2))
                 weight = rest.pop()
-                _fill(weight, partial(torch.bmm, error, values.transpose(1, 2)))
+                self._fill(weight, partial(torch.bmm, error, values.transpose(1, 2)))
                 error = torch.bmm(weight.transpose(1, 2), error) if position else error
             elif isinstance(module, KeyedDropout):
                 error = self._drop(error, keys, module)
             else:
                 error = torch.ops.aten.threshold_backward(error, inputs[position + 1], 0)
+
+    def _fill(self, parameter: Tensor, compute: Callable[..., Tensor]) -> None:
+        """Write what `compute` returns to the parameter's gradient, without a copy where the types agree."""
+        if parameter.grad is None:
+            parameter.grad = compute().to(parameter.dtype)
+        elif self.settings.precision == "bfloat16":
+            parameter.grad.copy_(compute())
+        else:
+            compute(out=parameter.grad)
 
     def scores(self, stack: Stack, features: Tensor) -> Tensor:
         """See `Engine.scores`. The first layer is one product for all teachers, since they share its input."""
@@ -149,13 +158,3 @@ def _smooth_targets(labels: Tensor, num_classes: int, smoothing: float, dtype: t
     """Return target distributions (..., num_classes): 1 - smoothing on the label, plus smoothing / num_classes everywhere."""
     targets = torch.full((*labels.shape, num_classes), smoothing / num_classes, dtype=dtype, device=labels.device)
     return targets.scatter_(-1, labels.unsqueeze(-1), 1 - smoothing + smoothing / num_classes)
-
-
-def _fill(parameter: Tensor, compute: Callable[..., Tensor]) -> None:
-    """Write what `compute` returns to the parameter's gradient, without a copy where the types agree."""
-    if parameter.grad is None:
-        parameter.grad = compute().to(parameter.dtype)
-    elif torch.is_autocast_enabled(parameter.device.type):
-        parameter.grad.copy_(compute())
-    else:
-        compute(out=parameter.grad)

@@ -6,9 +6,10 @@ can be saved, and can vote through another.
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -68,9 +69,10 @@ class Engine(ABC):
     def scores(self, stack: Stack, features: Tensor) -> Tensor:
         """Return class scores (teachers, points, num_classes) of shared `features` (points, ...)."""
 
-    def autocast(self, device: torch.device) -> torch.autocast:
+    def autocast(self, device: torch.device) -> contextlib.AbstractContextManager[Any]:
         """Compute products in bfloat16, which needs no loss scaling, if the settings say so."""
-        return torch.autocast(device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
+        products = self.settings.precision == "bfloat16"
+        return torch.autocast(device.type, torch.bfloat16) if products else contextlib.nullcontext()
 
 
 def mean_loss(scores: Tensor, labels: Tensor, weights: Tensor | None, smoothing: float) -> Tensor:
