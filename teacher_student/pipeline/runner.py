@@ -167,7 +167,7 @@ def check(mode: Mode, path: Path) -> Checked:
             raise ArgumentError(f"privacy.{error}") from error
     settings.queries.asked(sizes.num_points)
     checked = mode.check()
-    stages.check_teachers(sizes, settings)
+    checked.outlook.extend(stages.check_teachers(sizes, settings))
     if not (path / "private" / SESSION).exists():  # otherwise the account was charged, or will be
         settings.budget.check(
             settings.budget.dataset or sizes.name,

@@ -55,6 +55,9 @@ from teacher_student.teachers.record_voters import vote_of_records
 Teachers = TeacherEnsemble | LearnerEnsemble | EachRecord
 """Who gives a statistic in a round."""
 
+LONG = 15 * 60
+"""Seconds of training from which a run says beforehand how long it will take."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Run:
@@ -114,19 +117,25 @@ class Run:
         return Standardized(network(), points.shape[1:]).fit(points)
 
 
-def check_teachers(sizes: PublicSizes, settings: RunSettings) -> None:
-    """Refuse a learner or a training that is impossible, or that would couple teachers."""
+def check_teachers(sizes: PublicSizes, settings: RunSettings) -> list[str]:
+    """Refuse a learner or a training that is impossible, or that would couple teachers; say so if the training takes long."""
     if settings.each_record:
-        return None
+        return []
     if isinstance(settings.learner, Estimator):
-        return check_learner(settings.learner.estimator, weighted=settings.boosting.rounds > 0)
-    return check_training(
+        check_learner(settings.learner.estimator, weighted=settings.boosting.rounds > 0)
+        return []
+    seconds = check_training(
         build_network(settings.learner, sizes.record_shape, sizes.num_classes),
         settings.training,
         record_shape=sizes.record_shape,
         num_teachers=settings.num_teachers,
         trainer_options=settings.trainer,
     )
+    seconds *= 1 + settings.boosting.rounds
+    if seconds < LONG:
+        return []
+    quicker = "a GPU (trainer=gpu), fewer teachers.training.steps, or a smaller learner such as learner=mlp"
+    return [f"training {settings.num_teachers:,} teachers takes about {seconds / 60:,.0f} minutes here; quicker: {quicker}"]
 
 
 def train(

@@ -266,8 +266,11 @@ def clip_per_teacher(gradients: Sequence[Tensor], largest: float) -> None:
         gradient.mul_(scales.reshape(-1, *[1] * (gradient.ndim - 1)))
 
 
-def rehearse(engine: Engine, record: Tensor, device: torch.device, num_teachers: int) -> None:
+def rehearse(engine: Engine, record: Tensor, device: torch.device, num_teachers: int) -> int:
     """Train a chunk without records for two steps, so that a mistake in network, settings or sizes shows before training.
+
+    Returns:
+        The number of steps.
 
     Raises:
         ArgumentError: the training fails on made-up records, hence for public reasons.
@@ -286,6 +289,7 @@ def rehearse(engine: Engine, record: Tensor, device: torch.device, num_teachers:
         raise ArgumentError(
             f"network and settings must train on records of shape {tuple(record.shape)}, but: {reason}"
         ) from error
+    return brief.steps
 
 
 def train_chunk(trainer: ChunkTrainer, start: Stack | UnfinishedChunk, save: Save | None = None) -> TrainedChunk:

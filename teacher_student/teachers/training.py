@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +95,11 @@ def check_training(
     record_shape: tuple[int, ...],
     num_teachers: int,
     trainer_options: Mapping[str, Any] | None = None,
-) -> None:
+) -> float:
     """Refuse what `train_teachers` would refuse, before any record is read or folder made.
+
+    Returns:
+        Seconds that the training takes, roughly: from two steps on made-up records, on this device.
 
     Raises:
         ArgumentError: settings or options that couple teachers, or under which the network cannot be trained.
@@ -104,7 +109,15 @@ def check_training(
         arguments.positive_integer("record_shape", size, maximum=_MOST_TEACHERS)
         for size in arguments.listed("record_shape", record_shape)
     )
-    _rehearsed(network, settings, shape, num_teachers, build_trainer(trainer_options))
+    trainer = build_trainer(trainer_options)
+    engine, chunk = itemgetter("engine", "chunk")(_rehearsed(network, settings, shape, num_teachers, trainer))
+    began, worked = time.perf_counter(), time.process_time()
+    steps = rehearse(engine, torch.zeros(shape, dtype=settings.dtype), device_of(trainer), chunk)  # the first time was slow
+    seconds = time.perf_counter() - began
+    if device_of(trainer).type == "cpu":  # of two steps on a busy machine, the clock says little
+        seconds = min(seconds, time.process_time() - worked)
+    chunks = -(-num_teachers // (chunk * trainer.world_size))
+    return seconds / steps * settings.steps * chunks
 
 
 def _rehearsed(

@@ -8,6 +8,7 @@ import functools
 import json
 import shutil
 import stat
+import types
 from fractions import Fraction
 
 import numpy as np
@@ -39,6 +40,17 @@ QUICK = ("teachers.training.steps=40", "student.settings.epochs=3", "logger=none
 def finished(tmp_path_factory):
     with small_reports():
         return run(settings("baselines=true"), tmp_path_factory.mktemp("runs") / "one")
+
+
+def test_a_long_training_is_announced(monkeypatch):
+    chosen, sizes = settings(), types.SimpleNamespace(record_shape=(20,), num_classes=2)
+    assert stages.check_teachers(sizes, chosen) == []
+    monkeypatch.setattr(stages, "check_training", lambda *_, **__: 3600.0)
+    (told,) = stages.check_teachers(sizes, chosen)
+    assert "takes about 60 minutes" in told
+    assert "trainer=gpu" in told
+    longer = dataclasses.replace(chosen, boosting=dataclasses.replace(chosen.boosting, rounds=1))
+    assert "takes about 120 minutes" in stages.check_teachers(sizes, longer)[0]
 
 
 def test_folder_is_as_designed(finished):
