@@ -16,7 +16,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-PARTS = ("teachers", "profile", "lightning", "votes", "counting", "nearest", "growth", "mechanisms")
+PARTS = ("teachers", "profile", "lightning", "votes", "counting", "nearest", "growth", "mechanisms", "model")
 HEADERS = {
     "network": "teacher",
     "num_teachers": "k",
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = read(arguments)
     if options.threads:
         torch.set_num_threads(options.threads)
-    from research.benchmarks import profile, teachers
+    from research.benchmarks import model, profile, teachers
 
     only, console = options.only or PARTS, Console(width=150)
     turns, results = (options.samples, options.clock), {}
@@ -105,6 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "lightning" in only:
         results["lightning"] = [teachers.lightning(name, *turns) for name in options.networks or list(teachers.CASES)]
         print_table(console, "What Lightning costs over the bare engine", results["lightning"])
+    if "model" in only:
+        results["model"] = [model.expected(name) for name in options.networks or list(teachers.CASES)]
+        print_table(console, "One step of one teacher on a GPU, counted; the most teachers a second", results["model"])
     measures: dict[str, Callable[[int, str], Any]]
     measures = {"votes": teachers.votes, "counting": teachers.counting}
     measures |= {"nearest": teachers.nearest, "growth": teachers.growth, "mechanisms": labelling}

@@ -76,3 +76,14 @@ def test_a_profile_says_where_the_time_went(tmp_path, monkeypatch):
 def test_operations_are_those_of_the_products():
     case = replace(SMALL["mlp"], settings=TrainingSettings(steps=2, batch_size=8))
     assert case.operations() == 2 * 8 * 2 * (2 * 6 * 5 + 3 * 5 * 3)  # no gradient of the inputs
+
+
+def test_the_model_of_a_gpu_counts_what_a_step_needs(tmp_path):
+    out = tmp_path / "figures.json"
+    assert main(["--only", "model", "--networks", "mlp-784-128", "--out", str(out)]) == 0
+    (row,) = json.loads(out.read_text())["model"]
+    parameters = 784 * 128 + 128 + 128 * 10 + 10
+    assert row["MFLOP"] == pytest.approx(2 * 32 * (2 * 784 * 128 + 3 * 128 * 10) / 1e6)  # no gradient of the records
+    assert 8 * parameters * 4 / 1e6 < row["MB"] < 12 * parameters * 4 / 1e6  # products read and write them thrice
+    assert row["H200, k = 10,000"] == pytest.approx(4.8e12 / (150 * row["MB"] * 1e6), rel=1e-6)
+    assert row["launches"] < 30
