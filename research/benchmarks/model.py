@@ -1,8 +1,8 @@
 """What a GPU must do for one step, counted without one, and so how many teachers a second it can train at most.
 
-A step of stacked teachers runs on torch's meta device, which computes shapes alone. Every operation that is not a view counts as one
-launch that reads its inputs from memory and writes its results there; what stays in a cache would cost less. The fused optimiser is
-one launch that reads and writes parameters and moments once. Starts are drawn on the CPU and come on top: they are timed.
+A step of stacked teachers runs on torch's meta device, which computes shapes alone. Every operation that is not a view counts as
+one launch that reads its inputs from memory and writes its results there; what stays in a cache would cost less. The fused
+optimiser is one launch that reads and writes parameters and moments once. Starts are drawn on the CPU and come on top.
 """
 
 from __future__ import annotations
