@@ -62,7 +62,7 @@ class Codec:
         if (
             codes.ndim not in self.dimensions
             or other.any()
-            or (self.whole_rows and (not codes.size or ((codes < 0).any(1) != (codes < 0).all(1)).any()))
+            or (self.whole_rows and (not codes.shape[1] or ((codes < 0).any(1) != (codes < 0).all(1)).any()))
         ):
             raise ArgumentError(
                 f"{self.field} must be of {self.what}, or -1 or -2 where there is no answer, in {self.dimensions[-1]} dimensions,"

@@ -222,3 +222,9 @@ def test_sums_that_no_memory_holds_are_refused(classes):
 def test_nothing_is_added_to_no_sums_or_within_no_norm(shape, norm):
     with pytest.raises(ArgumentError, match=r"sums|norm"):
         add_scores(np.zeros(shape, dtype=np.int64), np.zeros((shape[0], 0, shape[1])), norm)
+
+
+def test_a_session_that_was_not_asked_has_a_certificate_and_an_empty_release():
+    with ts.ScoreSession(3, 1.0, 1e-5, num_queries=10, norm=0.5, num_teachers=100) as session:
+        assert session.certificate.epsilon == 1.0
+        assert session.release().scores.shape == (0, 3)
