@@ -68,6 +68,7 @@ class PrivateDataset:
         student_feature_names: names of the student's columns, or None; by default `feature_names`.
         student_encoding: from raw rows to the student's features, or None. It is published with the student: nothing in it may
             have been computed from private records.
+        public_notes: lines for the console, of public data and settings alone, such as how the columns are seen.
         private_notes: private lines for the data holder, such as ids that a public table repeats.
         not_covered: public lines for the certificate: what is taken from the private records as if it were public.
     """
@@ -92,6 +93,7 @@ class PrivateDataset:
     student_feature_names: tuple[str, ...] | None = None
     student_encoding: RowEncoding | None = None
     private_notes: tuple[str, ...] = ()
+    public_notes: tuple[str, ...] = ()
     not_covered: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

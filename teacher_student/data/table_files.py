@@ -86,7 +86,9 @@ def _one_line(argument: str, path: Path) -> Iterator[None]:
         yield
     except (OSError, UnicodeError, csv.Error) as error:
         not_text = isinstance(error, UnicodeError)
-        reason = "it is not UTF-8" if not_text else getattr(error, "strerror", None) or str(error).splitlines()[0]
+        reason = (
+            "it is not UTF-8; save it as UTF-8" if not_text else getattr(error, "strerror", None) or str(error).splitlines()[0]
+        )
         raise ArgumentError(f"{argument} must be a readable table, got {path}: {reason}") from error
 
 
@@ -163,6 +165,9 @@ def check_column(argument: str, table: Columns | Sequence[str], name: object, fi
 
 def _those_there(table: Columns | Sequence[str], name: str) -> str:
     close = difflib.get_close_matches(name, table, n=3, cutoff=0.6)
+    only = next(iter(table), "") if len(table) == 1 else ""
+    if found := next((mark for mark in ";\t|" if mark in only), None):
+        return f"the column {only!r}, whose cells seem to be separated by {found!r}; save it with commas, or with tabs as .tsv"
     return f"the columns {', '.join(table)}" + (f"; did you mean {' or '.join(map(repr, close))}?" if close else "")
 
 

@@ -13,8 +13,10 @@ their number and their order are then public, and training records are the queri
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +43,9 @@ from teacher_student.data.table_files import (
 
 MOST_CATEGORIES = 100
 """A public column of text with more values is an identifier or prose, not a category."""
+MOST_MIXED = 20
+"""A public column of numbers and of text with more values is a column of numbers in which some cells are odd."""
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 PLACEHOLDERS = frozenset(
     {"NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "?", "<NA>"}
     | {"#N/A", "#NA", "#DIV/0!", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#NAME?"}  # of spreadsheets
@@ -88,7 +93,8 @@ class TableEncoding(RowEncoding):
             excluded: label, id and user columns.
 
         Raises:
-            ArgumentError: a text column with more than `MOST_CATEGORIES` values, or no usable column.
+            ArgumentError: a text column with more than `MOST_CATEGORIES` values, one of numbers and some text, one of numbers
+                with decimal commas, or no usable column.
         """
         ranges: dict[str, tuple[float, float]] = {}
         categories: dict[str, list[str]] = {}
@@ -101,8 +107,8 @@ class TableEncoding(RowEncoding):
             if numbers and all(map(math.isfinite, numbers)):
                 if min(numbers) < max(numbers):
                     ranges[name] = (min(numbers), max(numbers))
-            elif len(values) > MOST_CATEGORIES:
-                raise ArgumentError(_too_many(name, values))
+            elif reason := _no_category(name, values):
+                raise ArgumentError(reason)
             else:
                 categories[name] = values
         return cls(ranges, categories)
@@ -140,14 +146,38 @@ class TableEncoding(RowEncoding):
             lines += remark(name, unknown, *UNKNOWN_CATEGORY)
         return lines
 
+    def columns_in_words(self, table: Columns, excluded: Sequence[str]) -> str:
+        """Return in one line how the columns of a public table are seen, and where its cells are missing.
 
-def _too_many(name: str, values: list[str]) -> str:
+        Args:
+            table: public.
+            excluded: label, id and user columns.
+        """
+        missing = {name: sum(map(is_missing, table[name])) for name in (*self.ranges, *self.categories) if name in table}
+        kinds = {
+            "numbers": list(self.ranges),
+            "categories": [f"{name} ({len(values)})" for name, values in self.categories.items()],
+            "not used": [name for name in table if name not in (*self.ranges, *self.categories, *excluded)],
+            "cells missing in public": [f"{name} ({count:,})" for name, count in missing.items() if count],
+        }
+        return "Columns: " + "; ".join(f"{kind} {', '.join(names)}" for kind, names in kinds.items() if names)
+
+
+def _no_category(name: str, values: list[str]) -> str:
+    """Return why a public column with these values is not a category, or nothing."""
     odd = [value for value in values if value not in PLACEHOLDERS and not math.isfinite(as_number(value))]
-    if 2 * len(odd) < len(values):
-        return f"public must have numbers in column {name!r}, got {odd[0]!r} among them; leave such cells empty"
+    if odd and all(map(_DECIMAL_COMMA.fullmatch, odd)):
+        return f"public must have numbers with decimal points in column {name!r}, got {odd[0]!r}"
+    if odd and 2 * len(odd) < len(values) and len(values) > MOST_MIXED:
+        return (
+            f"public must have numbers in column {name!r}, got {odd[0]!r} among them; leave such cells empty, or drop the column "
+            f"with data.drop=[{name}]"
+        )
+    if len(values) <= MOST_CATEGORIES:
+        return ""
     return (
-        f"categories must be declared for {name!r}, got {len(values)} values in the public table; if it is no feature, list "
-        "those that are in ranges and categories"
+        f"categories must be declared for {name!r}, got {len(values)} values in the public table; if it is no feature, drop it, "
+        f"such as data.drop=[{name}]"
     )
 
 
@@ -184,6 +214,7 @@ def load_table(
     neighbours: str = "",
     evaluation_public: bool | None = None,
     name: str | None = None,
+    drop: Sequence[str] | None = None,
 ) -> PrivateDataset:
     """Return the records of a table as a data set.
 
@@ -202,17 +233,18 @@ def load_table(
         neighbours: "add_remove", "replace_one", "label_only" or "" for the default (see `PrivateDataset`).
         evaluation_public: whether figures on the evaluation table may be published; must be said if there is one.
         name: for reports; None takes the file's name, or "table".
+        drop: columns that are no features, where ranges and categories come from the public table.
 
     Raises:
         ArgumentError: a file, column or specification that cannot be used, or a public cell; one line that says which.
     """
-    check_tables(path, label, id, user, public, evaluation, neighbours, evaluation_public)
+    check_tables(path, label, id, user, public, evaluation, neighbours, evaluation_public, drop)
     evaluation_public = evaluation_is_public(evaluation, evaluation_public)
     private = columns_of("path", path, private=True)
     special = [used for used in (label, id, user) if used is not None]
     held_out = None if evaluation is None else columns_of("evaluation", evaluation, private=not evaluation_public)
     open_table = private if public is None else columns_of("public", public)  # label_only: the features are public
-    encoding = _encoding(ranges, categories, open_table, special)
+    encoding = _encoding(ranges, categories, open_table, special, _dropped(drop))
     class_names = _class_names(classes, held_out if evaluation_public else None, label)
     features = encoding.encode("path", private)
     evaluated = None if held_out is None else _labels("evaluation", held_out, label, class_names, private=not evaluation_public)
@@ -232,6 +264,7 @@ def load_table(
         neighbours=neighbours,
         evaluation_public=evaluation_public,
         student_encoding=encoding,
+        public_notes=() if public is None else (encoding.columns_in_words(open_table, special),),
         private_notes=() if id is None else _shared_ids(id, private, shared),
     )
 
@@ -245,6 +278,7 @@ def check_tables(
     evaluation: object = None,
     neighbours: object = "",
     evaluation_public: bool | None = None,
+    drop: object = None,
 ) -> None:
     """Refuse what can be seen without reading a record of the private table; arguments as `load_table` takes them.
 
@@ -261,6 +295,8 @@ def check_tables(
     for argument, used in (("label", label), ("id", id), ("user", user)):
         if used is not None or argument == "label":
             check_column(argument, header, used, str(path) if _is_file(path) else "the table")
+    for used in _dropped(drop):
+        check_column("drop", header, used, str(path) if _is_file(path) else "the table")
     files = {"public": public, "evaluation": evaluation}
     for name, file in files.items():
         if file is not None:
@@ -281,14 +317,26 @@ def _encoding(
     categories: Mapping[str, Sequence[object]] | None,
     open_table: Columns,
     special: list[str],
+    drop: Sequence[str],
 ) -> TableEncoding:
     if ranges is None and categories is None:
-        return TableEncoding.from_public(open_table, special)
+        return TableEncoding.from_public(open_table, [*special, *drop])
+    if drop:
+        raise ArgumentError(
+            f"drop must not be given beside ranges and categories, which name all features, got {', '.join(drop)}"
+        )
     encoding = TableEncoding({} if ranges is None else ranges, {} if categories is None else categories)
     for used in special:
         if used in encoding.ranges or used in encoding.categories:
             raise ArgumentError(f"ranges and categories must not name the label, id or user column, got {used!r}")
     return encoding
+
+
+def _dropped(drop: object) -> list[str]:
+    """Return the names of the columns to drop."""
+    if isinstance(drop, str):
+        raise ArgumentError(f"drop must be a list of columns, got {drop!r}")
+    return [str(name) for name in listed("drop", drop or ())]
 
 
 def _class_names(classes: Sequence[object] | None, held_out: Columns | None, label: str) -> tuple[str, ...]:
@@ -326,7 +374,10 @@ def _labels(argument: str, table: Columns, label: str, names: tuple[str, ...], *
     found = [UNUSABLE if cell is None else position.get(as_category(cell, position), UNUSABLE) for cell in cells]
     if not private and UNUSABLE in found:
         row, shown = found.index(UNUSABLE), ", ".join(names[:20])
+        close = difflib.get_close_matches(str(cells[row]).strip().lower(), by_lower := {name.lower(): name for name in names}, 1)
+        meant = f"; did you mean {by_lower[close[0]]!r}?" if close else ""
         raise ArgumentError(
-            f"{argument} must have one of the classes {shown} in column {label!r}, got {str(cells[row])!r} in record {row + 1}"
+            f"{argument} must have one of the classes {shown} in column {label!r}, got {str(cells[row])!r} in record "
+            f"{row + 1}{meant}"
         )
     return np.array(found, dtype=np.int64)

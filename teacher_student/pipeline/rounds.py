@@ -40,7 +40,7 @@ from teacher_student.pipeline.folder import SESSION, read_array, write_array
 from teacher_student.pipeline.processes import ALONE, Ranks
 from teacher_student.pipeline.settings import EachRecord, RunSettings
 from teacher_student.pipeline.stages import Run, Teachers, collect_counts, keep, train
-from teacher_student.planning.preflight import few_answers, mostly_noise, weak_guarantee
+from teacher_student.planning.preflight import few_answers, few_records, mostly_noise, weak_guarantee
 from teacher_student.planning.request import Request
 from teacher_student.privacy import MechanismSpec, NoisyMaxParameters
 from teacher_student.privacy.parameters import WITHDRAWING, WITHDRAWN
@@ -192,6 +192,8 @@ class Mode(ABC):
         known_noise(self.learning(spec).label_noise, self.sizes.num_classes)
         privacy, request = self.settings.privacy, self.request()
         texts = weak_guarantee(privacy.epsilon, privacy.delta, privacy.population)
+        if self.settings.each_record is None:
+            texts += few_records(self.settings.num_teachers, privacy.population)
         if request is None:
             return Checked(spec, texts, [], chosen)
         return Checked(spec, [*texts, *mostly_noise(spec, request)], few_answers(spec, request), chosen)

@@ -11,6 +11,7 @@ from typing import Any
 
 from teacher_student.aggregation.release import AnyRelease, bind_files
 from teacher_student.arguments import ArgumentError
+from teacher_student.data import PrivateDataset
 from teacher_student.data.public_sizes import check_neighbours
 from teacher_student.monitoring.console import Display
 from teacher_student.monitoring.report import ReleasedFacts, write_report
@@ -104,10 +105,7 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
         columns = f" of {len(mode.sizes.feature_names):,} columns" if mode.sizes.feature_names else ""
         advance(1, f"{mode.sizes.num_points:,} public points{columns}")
     if ranks.first:
-        if checked.chosen:
-            display.say(f"mechanism=auto took {checked.chosen}")
-        for text in (*checked.warnings, *checked.outlook):
-            display.warn(text)
+        _announce(dataset, checked, display)
     path = Path(ranks.from_first(str(path.absolute()))) if ranks.several else path
     account = None
     with display.stage("shards") as advance:
@@ -129,6 +127,16 @@ def ask_teachers(settings: RunSettings, path: Path, display: Display, ranks: Ran
         votes = mode.collect_votes(this, teachers, advance, ranks)
         advance(mode.sizes.num_points, f"on {mode.sizes.num_points:,} public points")
     return Asked(this, mode, account, votes, teachers, checked.warnings) if ranks.first else None
+
+
+def _announce(dataset: PrivateDataset, checked: Checked, display: Display) -> None:
+    """Print what public data and settings say before anything is trained or spent."""
+    for note in dataset.public_notes:
+        display.say(note)
+    if checked.chosen:
+        display.say(f"mechanism=auto took {checked.chosen}")
+    for text in (*checked.warnings, *checked.outlook):
+        display.warn(text)
 
 
 def _of_shards(settings: RunSettings) -> str:

@@ -58,6 +58,20 @@ def weak_guarantee(epsilon: float, delta: float, population: int | None = None) 
     return found
 
 
+def few_records(num_teachers: int, population: int | None) -> list[str]:
+    """Return a one-line warning if there are more teachers than records, by the public order of magnitude of their number.
+
+    >>> few_records(200, 5000)
+    []
+    """
+    if population is None or num_teachers <= population:
+        return []
+    return [
+        f"teachers.number is {num_teachers:,} and privacy.population {population:,}: most teachers will have no record, and "
+        f"abstain. What would help: teachers.number={population} or fewer."
+    ]
+
+
 def mostly_noise(parameters: MechanismSpec, request: Request) -> list[str]:
     """Return a one-line warning if a label of a noisy maximum is more likely to be noise than the teachers' plurality.
 

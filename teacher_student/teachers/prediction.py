@@ -21,7 +21,7 @@ from teacher_student.teachers.engines import num_classes_of
 from teacher_student.teachers.learners import LearnerEnsemble
 from teacher_student.teachers.module import OneBatchPerEpoch, Reading, TeacherEnsemble
 from teacher_student.teachers.records import as_tensor
-from teacher_student.teachers.trainer import build_trainer, silence_lightning, summed_over_ranks
+from teacher_student.teachers.trainer import build_trainer, one_thread_if_small, silence_lightning, summed_over_ranks
 
 _BLOCK = 16_384
 
@@ -134,7 +134,7 @@ def _in_blocks(
 
 
 def _ask(trainer: Any, ensemble: TeacherEnsemble, points: Tensor, reading: Reading, numbers: list[int]) -> list[Tensor]:
-    with silence_lightning():
+    with silence_lightning(), one_thread_if_small(ensemble.engine.network):
         said: Any = trainer.predict(ensemble, dataloaders=OneBatchPerEpoch([(points, reading, numbers)]))
     return said[0]
 

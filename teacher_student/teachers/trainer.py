@@ -18,7 +18,7 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import EarlyStopping, StochasticWeightAveraging
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from teacher_student.arguments import ArgumentError, listed
@@ -49,6 +49,23 @@ _DEFAULTS: dict[str, Any] = {
     "log_every_n_steps": 1,
     "num_sanity_val_steps": 0,
 }
+
+
+_SMALL_NETWORK = 1_000
+"""Weights of a network up to which stacked teachers take one thread: their steps are many and short, and on a busy machine
+several threads wait for each other at every one. The rule knows the network alone, so a resumed run takes as many threads."""
+
+
+@contextlib.contextmanager
+def one_thread_if_small(network: nn.Module) -> Iterator[None]:
+    """Use one thread while stacks of a small network are trained or asked."""
+    before = torch.get_num_threads()
+    if sum(weight.numel() for weight in network.parameters()) <= _SMALL_NETWORK:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def build_trainer(

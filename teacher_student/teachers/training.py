@@ -20,7 +20,14 @@ from teacher_student.teachers.module import OneBatchPerEpoch, TeacherEnsemble
 from teacher_student.teachers.records import ChunkRecords, ShardedRecords
 from teacher_student.teachers.settings import TrainingSettings
 from teacher_student.teachers.store import FolderStore, TeacherStore
-from teacher_student.teachers.trainer import Report, build_trainer, device_of, first_rank_first, silence_lightning
+from teacher_student.teachers.trainer import (
+    Report,
+    build_trainer,
+    device_of,
+    first_rank_first,
+    one_thread_if_small,
+    silence_lightning,
+)
 
 _MOST_TEACHERS = 10**7
 
@@ -166,7 +173,7 @@ def _fit(ensemble: TeacherEnsemble, records: ShardedRecords, trainer: Any) -> No
     if pending:
         trainer.fit_loop.max_epochs = len(pending)
         _keep_freed_memory()
-        with silence_lightning():
+        with silence_lightning(), one_thread_if_small(ensemble.engine.network):
             trainer.fit(ensemble, train_dataloaders=OneBatchPerEpoch(_chunks(ensemble, records, pending)))
 
 

@@ -422,3 +422,50 @@ def test_whole_numbers_are_one_class_however_they_are_written(classes):
     data = load_table(columns, "sick", classes=classes, public={"age": [10, 70]})
     assert data.private_labels.tolist() == [0, 1, 1, 0, -1]
     assert (data.name, data.neighbours) == ("table", "replace_one")
+
+
+OTHERS = {"age": ["30", "", "50"], "job": ["cook", "judge", "cook"], "street": ["a", "b", "c"], "same": ["1", "1", "1"]}
+PEOPLE = OTHERS | {"pays": ["no", "yes", "no"]}
+
+
+def test_a_column_that_is_dropped_is_no_feature_and_the_columns_are_told() -> None:
+    kept = load_table(PEOPLE, "pays", public=OTHERS, classes=["no", "yes"], drop=["street"])
+    assert kept.feature_names == ("age", "job=cook", "job=judge")
+    assert kept.public_notes == (
+        "Columns: numbers age; categories job (2); not used street, same; cells missing in public age (1)",
+    )
+    with pytest.raises(ArgumentError, match=r"drop must be a column of the table, got 'stret', .*did you mean 'street'"):
+        load_table(PEOPLE, "pays", public=OTHERS, classes=["no", "yes"], drop=["stret"])
+    with pytest.raises(ArgumentError, match=r"drop must be a list of columns, got 'street'"):
+        load_table(PEOPLE, "pays", public=OTHERS, classes=["no", "yes"], drop="street")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="drop must not be given beside ranges and categories"):
+        load_table(PEOPLE, "pays", public=OTHERS, classes=["no", "yes"], drop=["street"], ranges={"age": [0, 99]})
+
+
+def test_columns_of_odd_numbers_are_asked_about() -> None:
+    numbers = [str(number) for number in range(40)]
+    for cells, says in (
+        ([*numbers, "unknown"], r"public must have numbers in column 'wage', got 'unknown' among them; .*data\.drop=\[wage\]"),
+        (["3,5", "4,25", "7"], "public must have numbers with decimal points in column 'wage', got '3,5'"),
+        ([f"street {number}" for number in range(101)], r"categories must be declared for 'wage', .*data\.drop=\[wage\]"),
+    ):
+        table = {"wage": cells, "age": [str(place) for place in range(len(cells))]}
+        with pytest.raises(ArgumentError, match=says):
+            TableEncoding.from_public(table, [])
+        assert TableEncoding.from_public(table, ["wage"]).feature_names == ("age",)
+    few = TableEncoding.from_public({"grade": ["1", "2", "3", "none"]}, [])
+    assert few.categories == {"grade": ("1", "2", "3", "none")}
+
+
+def test_a_misspelt_class_gets_a_suggestion() -> None:
+    judged = PEOPLE | {"pays": ["no", "Yes ", "no"]}
+    with pytest.raises(ArgumentError, match=r"got 'Yes ' in record 2; did you mean 'yes'\?"):
+        load_table(PEOPLE, "pays", public=OTHERS, classes=["no", "yes"], evaluation=judged, evaluation_public=True)
+
+
+def test_a_table_with_other_separators_says_so(tmp_path) -> None:
+    (tmp_path / "own.csv").write_text("age;job;pays\n30;cook;no\n")
+    with pytest.raises(
+        ArgumentError, match=r"whose cells seem to be separated by ';'; save it with commas, or with tabs as \.tsv"
+    ):
+        load_table(tmp_path / "own.csv", "pays", public=OTHERS, classes=["no", "yes"])

@@ -11,7 +11,15 @@ import pytest
 from teacher_student import label
 from teacher_student.arguments import ArgumentError, Integers, PrivacyWarning
 from teacher_student.mechanisms import GeneratorNoise
-from teacher_student.planning.preflight import UNSTABLE, alerts, few_answers, mostly_noise, suggestion, weak_guarantee
+from teacher_student.planning.preflight import (
+    UNSTABLE,
+    alerts,
+    few_answers,
+    few_records,
+    mostly_noise,
+    suggestion,
+    weak_guarantee,
+)
 from teacher_student.planning.request import Request, choose_parameters
 from teacher_student.privacy import calibrate
 
@@ -95,6 +103,13 @@ def test_a_weak_guarantee_gives_a_warning(epsilon: float, delta: float, populati
 def test_a_population_is_a_positive_integer(population: object) -> None:
     with pytest.raises(ArgumentError, match="population must be a positive integer"):
         weak_guarantee(1.0, 1e-5, population)  # type: ignore[arg-type]
+
+
+def test_more_teachers_than_records_give_a_warning() -> None:
+    assert few_records(2000, None) == few_records(2000, 2000) == []
+    (text,) = few_records(2000, 500)
+    assert "teachers.number is 2,000 and privacy.population 500" in text
+    assert text.endswith("What would help: teachers.number=500 or fewer.")
 
 
 def test_labels_that_are_mostly_noise_give_a_warning_with_advice_that_holds() -> None:
