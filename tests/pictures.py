@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from matplotlib.figure import Figure
 
 from teacher_student.monitoring import plots
-from teacher_student.pipeline import modes
 
 _NONE: dict[str, Any] = {
     "_figure": lambda *_, **__: Figure(),
@@ -31,7 +29,6 @@ def small_reports() -> Iterator[None]:
 
 
 def report_little(patch: pytest.MonkeyPatch) -> None:
-    """Write reports without their figures, and compare with one mechanism instead of all."""
+    """Write reports without their figures."""
     for name, instead in _NONE.items():
         patch.setattr(plots, name, instead)
-    patch.setattr(modes, "plan", functools.partial(modes.plan, mechanisms=["gnmax"]))

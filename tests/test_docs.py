@@ -1,4 +1,4 @@
-"""The reference is built from the docstrings without a warning, and pages name only tests, modules and settings that exist."""
+"""The documentation site is built without a warning, and pages name only tests, modules and settings that exist."""
 
 from __future__ import annotations
 
@@ -19,26 +19,6 @@ from teacher_student.privacy import calibrate
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "scripts" / "build_docs.py"
-
-FRACTIONS = """from __future__ import annotations
-import dataclasses
-from fractions import Fraction
-@dataclasses.dataclass
-class Parts:
-    'Some.'
-    part: Fraction
-"""
-INHERITED = "import dataclasses\nfrom .parts import Parts\n@dataclasses.dataclass\nclass More(Parts):\n    'More.'\n"
-PACKAGES = {
-    "sound": ('def answer() -> int:\n    """Return it."""\n    return 42\n', ""),
-    "inherited": (INHERITED, ""),
-    "missing": ('"""Text."""\n__all__ = ["nowhere"]\n', "nowhere"),
-    "typeless": (
-        '"""Text."""\nfrom __future__ import annotations\ndef answer(x: Unknown) -> int:\n    """Return it."""\n',
-        "Unknown",
-    ),
-}
-
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 FOLDERS = ("teacher_student", "research", "tests", "scripts", "conf")
@@ -192,41 +172,76 @@ def test_the_reference_points_of_the_rules_are_those_of_the_code():
 
 @pytest.fixture(scope="module")
 def script():
-    pytest.importorskip("pdoc")
-    spec = importlib.util.spec_from_file_location("build_docs", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return _script("build_docs")
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_every_fault_is_a_warning(script, name, tmp_path, monkeypatch):
-    source, fault = PACKAGES[name]
-    (tmp_path / f"docs_{name}").mkdir()
-    (tmp_path / f"docs_{name}" / "__init__.py").write_text(source)
-    (tmp_path / f"docs_{name}" / "parts.py").write_text(FRACTIONS)
-    monkeypatch.syspath_prepend(tmp_path)
-    complaints = script.build(f"docs_{name}", tmp_path / "out")
-    assert bool(complaints) == bool(fault)
-    assert all(fault in complaint for complaint in complaints)
+SITES = {
+    "sound": ("# Page\n\n[itself](index.md)\n\n::: teacher_student.labels\n", ""),
+    "a link to nowhere": ("# Page\n\n[nowhere](nowhere.md)\n", "nowhere.md"),
+    "an anchor to nowhere": ("# Page\n\n[nowhere](#nowhere)\n", "#nowhere"),
+    "a name of nothing": ("# Page\n\n::: teacher_student.labels.nowhere\n", "nowhere"),
+    "a page without a place": ("# Page\n", "lost.md"),
+}
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_every_fault_of_the_site_is_a_warning(script, name, tmp_path):
+    pytest.importorskip("mkdocstrings")
+    text, fault = SITES[name]
+    whole = (
+        (ROOT / "mkdocs.yml").read_text(encoding="utf-8").replace("[scripts/", f"[{ROOT}/scripts/").replace("[.]", f"[{ROOT}]")
+    )
+    config = re.sub(r"^hooks:\n.*\n", "", whole[: whole.index("\nnav:")], flags=re.MULTILINE)
+    (tmp_path / "mkdocs.yml").write_text(config + "\nnav: [index.md]\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text(text)
+    if "without a place" in name:
+        (tmp_path / "docs" / "lost.md").write_text("# Lost\n")
+    complaints = script.build(tmp_path / "out", tmp_path / "mkdocs.yml")
+    assert bool(complaints) == bool(fault), complaints
+    assert fault in " ".join(complaints)
 
 
 def test_a_warning_ends_with_exit_code_one(script, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(script, "build", lambda package, out: ["the docstring of x is wrong"])
+    monkeypatch.setattr(script, "build", lambda *_: ["the docstring of x is wrong"])
     assert script.main(["--out", str(tmp_path)]) == 1
     assert "x is wrong" in capsys.readouterr().err
 
 
+def test_formulas_are_set_and_code_is_not(script):
+    assert script.typeset("laws A_z, A′\\_z of `x_y^2`") == "laws A<sub>z</sub>, A′<sub>z</sub> of `x_y^2`"
+    assert script.typeset("e^(−2π) p^a q^(1−a) H(A_{z+1})") == (
+        "e<sup>−2π</sup> p<sup>a</sup> q<sup>1−a</sup> H(A<sub>z+1</sub>)"
+    )
+    proof = script.typeset((ROOT / "docs/tight_guarantee.md").read_text(encoding="utf-8"))
+    prose = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", proof, flags=re.DOTALL)
+    assert not re.findall(r"\S*\^\S*|\w_\w", prose)
+
+
+def test_the_reference_has_a_page_for_every_promoted_name_and_every_module(script):
+    pages = dict(script.reference())
+    promoted = set(teacher_student.__all__) - {"__version__"}
+    assert {Path(path).stem for path in pages if "/packages/" not in path} - {"index"} == promoted
+    package = Path(teacher_student.__file__).parent
+    modules = {".".join(path.relative_to(package.parent).with_suffix("").parts) for path in package.glob("*/**/*.py")}
+    listed = set(re.findall(r"^::: (\S+)", "".join(pages.values()), flags=re.MULTILINE))
+    assert {module.removesuffix(".__init__") for module in modules} <= listed
+    boosts = {path: int(found[1]) for path, text in pages.items() if (found := re.search(r"boost: (\d+)$", text, re.MULTILINE))}
+    others = [boost for path, boost in boosts.items() if "label" in path.lower() and path != "reference/label.md"]
+    assert boosts["reference/label.md"] >= 2 * max(others)  # the first hit of a search for it
+
+
 @pytest.mark.slow
-def test_the_reference_is_built_without_a_warning(tmp_path):
-    pytest.importorskip("pdoc")
+def test_the_site_is_built_without_a_warning(tmp_path):
+    pytest.importorskip("mkdocstrings")
     done = subprocess.run([sys.executable, SCRIPT, "--out", tmp_path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    package = Path(teacher_student.__file__).parent
-    modules = [path.relative_to(package.parent).with_suffix("") for path in package.rglob("*.py")]
-    pages = {(path.parent if path.name == "__init__" else path).with_suffix(".html") for path in modules}
-    assert pages == {page.relative_to(tmp_path) for page in tmp_path.rglob("*.html")} - {Path("index.html")}
-    assert "label" in (tmp_path / "teacher_student.html").read_text(encoding="utf-8")
+    assert "Release private labels" in (tmp_path / "reference" / "label.html").read_text(encoding="utf-8")
+    assert "A′<sub>z</sub>" in (tmp_path / "tight_guarantee.html").read_text(encoding="utf-8")
+    outside = [
+        re.findall(r'(?:src|<link[^>]* href)="(https?://[^"]+)', page.read_text("utf-8")) for page in tmp_path.rglob("*.html")
+    ]
+    assert not [address for found in outside for address in found]
 
 
 def _script(name: str) -> ModuleType:
@@ -246,4 +261,5 @@ def test_the_plot_of_the_readme_is_drawn_from_the_tables_of_results():
 
 
 def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"\S*\w\S*", text)) <= 900  # boxes and bars of tables are no words

@@ -81,7 +81,12 @@ class AnyRelease:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What speaks against this release, in whole sentences, from the certificate and the answers; empty if nothing does."""
-        return tuple(alerts(self.certificate, int(self.answered.sum()), self.answered.size))
+        return tuple(alerts(self.certificate, int(self.answered.sum()), self.answered.size, classes_found=self.classes_found))
+
+    @property
+    def classes_found(self) -> int | None:
+        """Number of different classes among the released labels; None for other answers."""
+        return None
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the table and, last, certificate.json into `folder`, which is created if needed; each file appears whole.
@@ -158,6 +163,11 @@ class Release(AnyRelease):
     labels: Integers
     certificate: Certificate
     queries: tuple[str, ...] | None = None
+
+    @property
+    def classes_found(self) -> int:
+        """Number of different classes among the released labels."""
+        return len(np.unique(self.labels[self.labels >= 0]))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

@@ -11,7 +11,7 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from teacher_student.app.composing import suggestion
-from teacher_student.app.running import complain, run
+from teacher_student.app.running import complain, help_text, run
 from teacher_student.app.verbs import audit, benchmark, label, ledger, plan, predict, select, verify
 from teacher_student.arguments import ArgumentError
 from teacher_student.version import __version__
@@ -64,7 +64,7 @@ def dispatch(arguments: Sequence[str]) -> int:
         if verb not in VERBS:
             raise ArgumentError(f"the verb must be one of {', '.join(VERBS)}; got {verb!r}{suggestion(verb, list(VERBS))}")
         if verb != "benchmark" and ("--help" in rest or "-h" in rest):
-            print(inspect.getdoc(VERBS[verb]))
+            print(help_text() if verb == "run" else inspect.getdoc(VERBS[verb]))
             return 0
         return VERBS[verb](rest)
     except (ArgumentError, OmegaConfBaseException, HydraException) as error:

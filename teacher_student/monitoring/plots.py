@@ -7,7 +7,6 @@ sheet). Colours of `PALETTE` become the style sheet's variables in SVG, so that 
 from __future__ import annotations
 
 import io
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
@@ -20,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator, NullLocator, PercentFormatter, StrMethodFormatter
+from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator, PercentFormatter, StrMethodFormatter
 
 from teacher_student.labels import ABSTAIN, HALTED
 
@@ -32,8 +31,6 @@ PALETTE = {
     "soft": (SOFT, "#8199b3"),
 }
 """Colours of text and of marks by name: on a light page, and on a dark one."""
-LINES = ("#2f80c2", "#c0621f", "#2c8a4b", "#cf4a4a", "#8d6cc9", "#9b6b4a", "#c4569b", "#7f8020")
-"""Colours of lines, at least 3 to 1 against a light and a dark page."""
 STYLE: Any = {
     "font.size": 9,
     "axes.edgecolor": SOFT,
@@ -142,8 +139,8 @@ def released_classes(labels: npt.NDArray[np.int64], names: Sequence[str]) -> Fig
     return _figure(draw, height=min(8.0, max(HEIGHT, 0.3 * len(names) + 0.8)))
 
 
-def bars(shares: Mapping[str, float], ylabel: str) -> Figure:
-    """Named shares as bars."""
+def bars(shares: Mapping[str, float], ylabel: str, interval: tuple[float, float]) -> Figure:
+    """Named shares as bars; the interval is that of the first one."""
 
     def draw(axes: Axes) -> None:
         axes.bar(list(shares), list(shares.values()), color=[ACCENT, *[SOFT] * (len(shares) - 1)], width=0.6)
@@ -151,8 +148,10 @@ def bars(shares: Mapping[str, float], ylabel: str) -> Figure:
         axes.set_ylim(0, 1.1)
         axes.set_yticks(np.linspace(0, 1, 5))
         axes.yaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
+        first = next(iter(shares.values()))
+        axes.errorbar(0, first, yerr=[[first - interval[0]], [interval[1] - first]], color=INK, capsize=6)
         for place, value in enumerate(shares.values()):
-            axes.text(place, value, f"{100 * value:.1f} %", ha="center", va="bottom")
+            axes.text(place, max(value, interval[1] * (place == 0)) + 0.01, f"{100 * value:.1f} %", ha="center", va="bottom")
 
     return _figure(draw)
 
@@ -213,14 +212,32 @@ def histogram(values: npt.NDArray[np.number], xlabel: str, ylabel: str, *, share
     def draw(axes: Axes) -> None:
         found, counts = np.unique(values, return_counts=True)
         if 1 < len(found) <= _FEW_VALUES:
-            axes.bar(found, counts, width=0.8 * np.median(np.diff(found)), color=SOFT)
+            axes.bar(found, counts, width=0.8 * np.diff(found).min(), color=SOFT)
         else:
             axes.hist(values, bins=_edges(values), color=SOFT)
         axes.set(xlabel=xlabel, ylabel=ylabel)
-        _ticks(axes.xaxis, 5, _SHARES if shares else _NUMBERS)
+        whole = _THOUSANDS if np.issubdtype(values.dtype, np.integer) else _NUMBERS
+        _ticks(axes.xaxis, 5, _SHARES if shares else whole)
         _ticks(axes.yaxis, 5)
 
     return _figure(draw)
+
+
+def gallery(rows: Sequence[npt.NDArray[np.float32]], names: Sequence[str]) -> Figure:
+    """Images of each class in a row; rows: for each class (n, 1 or 3, height, width) images of any range."""
+    columns = max(map(len, rows))
+
+    def draw(*lines: Axes) -> None:
+        for axes, images, name in zip(lines, rows, names, strict=True):
+            for place, pixels_of in enumerate(images):
+                low, high = float(pixels_of.min()), float(pixels_of.max())
+                shown = np.moveaxis((pixels_of - low) / max(high - low, 1e-9), 0, -1).squeeze()
+                axes.imshow(shown, cmap="gray", extent=(1.1 * place, 1.1 * place + 1, 0, 1))
+            axes.set(xlim=(0, 1.1 * columns), ylim=(0, 1), xticks=[], yticks=[])
+            axes.set_ylabel(name, rotation=0, ha="right", va="center")
+            axes.spines[:].set_visible(False)
+
+    return _figure(draw, height=0.2 + 0.45 * len(rows), rows=len(rows))
 
 
 def _edges(values: npt.NDArray[np.number], most: int = 50) -> list[float]:
@@ -234,31 +251,3 @@ def _edges(values: npt.NDArray[np.number], most: int = 50) -> list[float]:
     low, high = int(values.min()), int(values.max())
     width = -(-(high - low + 1) // most)
     return [edge - 0.5 for edge in range(low, high + width + 1, width)]
-
-
-def comparison(rows: Mapping[str, Mapping[float, float]], xlabel: str, ylabel: str, *, chosen: str) -> Figure:
-    """One line for each mechanism, the chosen one's thicker: share of unstable queries -> expected answers."""
-
-    def draw(axes: Axes) -> None:
-        for (name, points), marker, colour in zip(
-            rows.items(), itertools.cycle("osD^vPX*"), itertools.cycle(LINES), strict=False
-        ):
-            mine = name == chosen
-            axes.plot(
-                list(points),
-                list(points.values()),
-                marker=marker,
-                markersize=6,
-                linewidth=3.5 if mine else 1.5,
-                color=ACCENT if mine else colour,
-                label=f"{name} (this run)" if mine else name,
-            )
-        axes.set(xlabel=xlabel, ylabel=ylabel, xscale="log")
-        axes.set_xticks(sorted({share for points in rows.values() for share in points}))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(_SHARES)
-        _ticks(axes.yaxis, 5, _NUMBERS)
-        axes.set_ylim(bottom=0)
-        axes.figure.legend(loc="outside lower left", ncols=1)
-
-    return _figure(draw, height=HEIGHT + 0.26 * len(rows))

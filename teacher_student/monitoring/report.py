@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -23,6 +24,37 @@ SCORE_NAMES = {
     "gradient rows": "mean gradient of a weight, with noise",
 }
 """Axis titles of released numbers, by the kind of answers."""
+
+COST, CLASSES, GALLERY = "Labels and what they cost", "Released labels by class", "Public images and their released labels"
+LOSS, ACCURACY, CONFUSION = "The student's training loss", "Accuracy on public evaluation data", "Where the student is right"
+GAPS, SHARES = "Gap between first and second", "Share of votes for the winner"
+RECORDS, SINGLE = "Records per shard", "Accuracy of single teachers"
+CAPTIONS = {
+    COST: "Queries from the first to the last. Labels cost nothing here; a refusal does, and at the cutoff the session ends.",
+    CLASSES: "A class without labels is one that the student cannot know.",
+    GALLERY: "The student learned from points like these. Labels may be wrong.",
+    LOSS: "Falls while the student learns. It is measured on released labels, and says nothing of new points.",
+    ACCURACY: "The student should be well above a model that always says the largest class. The thin line is a 95 % interval.",
+    CONFUSION: "Rows add up to 100 percent; the diagonal is what the student gets right.",
+    GAPS: "Queries far to the right are clear and can be answered in private; those near 0 are not.",
+    SHARES: "At 100 percent all teachers agree.",
+    RECORDS: "A teacher with few records is weak. Shards are chosen by a secret key, so they differ in size.",
+    SINGLE: "What the owner of one shard reaches without the others.",
+}
+"""A sentence under each figure."""
+
+_Z = 1.959964
+"""Two-sided 95 % quantile of the normal law."""
+
+
+def interval(share: float, number: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of `number` rows (Wilson 1927).
+
+    >>> tuple(round(end, 3) for end in interval(0.5, 100))
+    (0.404, 0.596)
+    """
+    centre, width = share + _Z**2 / (2 * number), _Z * math.sqrt(share * (1 - share) / number + (_Z / number) ** 2 / 4)
+    return max(0.0, (centre - width) / (1 + _Z**2 / number)), min(1.0, (centre + width) / (1 + _Z**2 / number))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,7 +77,11 @@ class ReleasedFacts:
         metrics: the student's figures on public evaluation data by name; empty without such data.
         majority: share of the largest class in the public evaluation data, or None.
         confusion: (num_classes, num_classes) counts on public evaluation data, or None.
-        comparison: for each mechanism, expected answers by share of unstable queries (the planner's, from public sizes).
+        about: what a reader asks first, by name: who is protected, the data, the release, the version.
+        alerts: what speaks against the release, in sentences, from public and released numbers.
+        recorded: whether a ledger knows the earlier releases on the same data.
+        rounds: how often the same public points were asked.
+        images: for each class a few public images with its released label, (n, channels, height, width); empty without images.
     """
 
     name: str
@@ -62,7 +98,11 @@ class ReleasedFacts:
     metrics: Mapping[str, float]
     majority: float | None
     confusion: npt.NDArray[np.int64] | None
-    comparison: Mapping[str, Mapping[float, float]] = dataclasses.field(default_factory=dict)
+    about: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    alerts: Sequence[str] = ()
+    recorded: bool = True
+    rounds: int = 1
+    images: Sequence[npt.NDArray[np.float32]] = ()
 
     @property
     def asked(self) -> int:
@@ -77,6 +117,27 @@ class ReleasedFacts:
         return int(np.isfinite(np.asarray(self.scores)).reshape(self.asked, -1).all(axis=1).sum())
 
     @property
+    def total(self) -> tuple[float, float]:
+        """Epsilon and delta of this release and the earlier ones on the same data that its ledger knows."""
+        all_of_them = [self.certificate, *self.certificate["composition"]]
+        return math.fsum(one["epsilon"] for one in all_of_them), math.fsum(one["delta"] for one in all_of_them)
+
+    @property
+    def suspicion(self) -> float:
+        """Highest probability, up to delta, to which all recorded releases raise a suspicion of one half."""
+        return 1 / (1 + math.exp(-self.total[0]))
+
+    @property
+    def evaluated(self) -> int:
+        """Number of rows of the public evaluation data."""
+        return 0 if self.confusion is None else int(self.confusion.sum())
+
+    @property
+    def accuracy_interval(self) -> tuple[float, float]:
+        """The 95 % interval of the student's accuracy."""
+        return interval(self.metrics["accuracy"], max(1, self.evaluated))
+
+    @property
     def finite_scores(self) -> npt.NDArray[np.float64]:
         """The scores of the queries that were answered, in one row."""
         scores = np.asarray(self.scores, dtype=np.float64)
@@ -87,28 +148,21 @@ class ReleasedFacts:
         """The publishable figures by title; report and TensorBoard have the same."""
         figures: dict[str, Figure] = {}
         if self.labels is not None and self.cutoff is not None:
-            figures["Labels and what they cost"] = plots.spend(self.labels, self.cutoff)
+            figures[COST] = plots.spend(self.labels, self.cutoff)
         if self.labels is not None and self.answered:
-            figures["Released labels by class"] = plots.released_classes(self.labels, self.class_names)
+            figures[CLASSES] = plots.released_classes(self.labels, self.class_names)
+        if any(map(len, self.images)):
+            figures[GALLERY] = plots.gallery(self.images, self.class_names)
         if self.scores is not None and self.answered:
             name = SCORE_NAMES.get(self.answers, self.answers)
             figures[f"Released {self.answers}"] = plots.histogram(self.finite_scores, name, self.answers)
         if self.curve:
-            figures["The student's training loss"] = plots.curve(self.curve, "epoch", "mean loss (nats)")
+            figures[LOSS] = plots.curve(self.curve, "epoch", "mean loss (nats)")
         if self.majority is not None:
             shares = {"student": self.metrics["accuracy"], "majority class": self.majority}
-            figures["Accuracy on public evaluation data"] = plots.bars(shares, "accuracy")
-        if self.comparison:
-            title = "Labels to expect of each mechanism, from public sizes, where a clear lead is 90 percent of the teachers"
-            figures[title] = plots.comparison(
-                self.comparison,
-                "queries without a clear lead",
-                "labels to expect",
-                chosen=self.certificate["mechanism"],
-            )
+            figures[ACCURACY] = plots.bars(shares, "accuracy", self.accuracy_interval)
         if self.confusion is not None:
-            title = "Where the student is right: percent of each true class"
-            figures[title] = plots.confusion(self.confusion, self.class_names)
+            figures[CONFUSION] = plots.confusion(self.confusion, self.class_names)
         return figures
 
 
@@ -125,6 +179,7 @@ class PrivateFacts:
         teacher_accuracy: of each teacher that has records, on evaluation data, or None.
         empty: number of shards without records.
         abstaining: number of teachers that abstain on every point, those without records among them; None where that failed.
+        evaluated: number of rows of the evaluation data.
     """
 
     name: str
@@ -135,6 +190,7 @@ class PrivateFacts:
     teacher_accuracy: npt.NDArray[np.float64] | None
     empty: int
     abstaining: int | None
+    evaluated: int = 0
 
     @functools.cached_property
     def figures(self) -> dict[str, Figure]:
@@ -143,24 +199,28 @@ class PrivateFacts:
         if len(self.gaps):
             lead = plots.histogram(self.gaps, "lead of the winner (votes)", "queries")
             share = plots.histogram(self.winners_share, "share of the votes", "queries", shares=True)
-            figures |= {"Gap between first and second": lead, "Share of votes for the winner": share}
+            figures |= {GAPS: lead, SHARES: share}
         if len(self.shard_sizes):
-            figures["Records per shard"] = plots.histogram(self.shard_sizes, "records of one teacher", "teachers")
+            figures[RECORDS] = plots.histogram(self.shard_sizes, "records of one teacher", "teachers")
         if self.teacher_accuracy is not None:
-            figures["Accuracy of single teachers"] = plots.histogram(self.teacher_accuracy, "accuracy", "teachers", shares=True)
+            figures[SINGLE] = plots.histogram(self.teacher_accuracy, "accuracy", "teachers", shares=True)
         return figures
 
 
 def _render(template: str, **values: object) -> str:
     environment = Environment(loader=PackageLoader("teacher_student.monitoring"), autoescape=True, undefined=StrictUndefined)
-    return environment.get_template(template).render(palette=plots.PALETTE, **values)
+    return environment.get_template(template).render(palette=plots.PALETTE, captions=CAPTIONS, interval=interval, **values)
 
 
 def write_report(path: Path, facts: ReleasedFacts) -> None:
     """Write the publishable report to `path`."""
     figures = {title: plots.svg(figure, title) for title, figure in facts.figures.items()}
     times = f"{Decimal(facts.certificate['epsilon']).exp():.3g}"  # a float overflows above an epsilon of 709
-    text = _render("report.html.j2", facts=facts, certificate=facts.certificate, times=times, figures=figures)
+    # 1 - the smallest double would be shown as 100 %, which no guarantee reaches
+    suspicion = f"{100 * facts.suspicion:.3g}" if facts.suspicion < 0.9995 else "more than 99.9"
+    text = _render(
+        "report.html.j2", facts=facts, certificate=facts.certificate, times=times, suspicion=suspicion, figures=figures
+    )
     path.write_text(text, encoding="utf-8")
 
 

@@ -250,4 +250,5 @@ def _facts(run: Run, counts: npt.NDArray[np.integer], models: dict[str, Figures]
         teacher_accuracy=accuracy if accuracy is not None and len(accuracy) else None,
         empty=int((sizes == 0).sum()),
         abstaining=None if alone is None else int(alone.abstains.sum()),
+        evaluated=0 if run.dataset.evaluation_labels is None else len(run.dataset.evaluation_labels),
     )

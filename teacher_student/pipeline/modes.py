@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import math
 from pathlib import Path
 from typing import Any, ClassVar
@@ -43,7 +42,6 @@ from teacher_student.pipeline.rounds import QUERIES_PER_ANSWER, Checked, Mode
 from teacher_student.pipeline.settings import EachRecord, GradientDescent, RecordVoters, RunSettings
 from teacher_student.pipeline.stages import Run, Teachers
 from teacher_student.planning.preflight import hidden_gradients
-from teacher_student.planning.report import plan
 from teacher_student.planning.request import Request
 from teacher_student.privacy import MechanismSpec, NoisyScores
 from teacher_student.privacy.parameters import REPLACED
@@ -181,7 +179,10 @@ class HardLabels(Mode):
 
     def targets(self, release: Release) -> Targets:
         """Return one-hot targets of all public points; those that were not asked have none."""
-        return self._targets(_at_points(*_asked_and_labels(release), self.sizes.num_points))
+        return self._targets(self.labels_of_points(release))
+
+    def labels_of_points(self, release: Release) -> Integers:
+        return _at_points(*_asked_and_labels(release), self.sizes.num_points)
 
     def _targets(self, labels: Integers) -> Targets:
         unanswered = self.settings.student.unanswered
@@ -192,10 +193,8 @@ class HardLabels(Mode):
         return targets_from_labels(distance_to_instability(counts)[0], counts.shape[1])
 
     def facts(self, release: Release) -> dict[str, Any]:
-        """Return the labels, and what each mechanism would have answered (the planner's table, from public sizes)."""
-        sizes = dataclasses.asdict(dataclasses.replace(self.request(), num_queries=len(release.labels)))
-        table = plan(**sizes).table
-        return {"labels": release.labels, "comparison": {row.mechanism: dict(row.expected_agreeing) for row in table}}
+        """Return the labels."""
+        return {"labels": release.labels}
 
 
 def _asked_and_labels(release: Release) -> tuple[Integers, Integers]:
@@ -340,6 +339,12 @@ class Fractions(Mode):
         if before is None:
             return stages.teach_student(run, shares, advance)
         return stages.boost(run, before, shares, VoteStep(self.settings.boosting.step), number, advance)
+
+    def labels_of_points(self, release: FractionRelease) -> Integers | None:
+        """Return the class with the largest noisy share; None where the rounds say something else of each point."""
+        if self.rounds > 1:
+            return None
+        return _at_points(np.arange(len(release.fractions)), release.fractions.argmax(axis=1), self.sizes.num_points)
 
     def noiseless_targets(self, counts: Table) -> Targets:
         """Return the plain shares of every point's votes."""

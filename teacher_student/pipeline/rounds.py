@@ -162,7 +162,12 @@ class Mode(ABC):
 
     @abstractmethod
     def facts(self, release: Any) -> dict[str, Any]:
-        """Return what the publishable report says of the release: `labels` or `scores`, and `comparison`."""
+        """Return what the publishable report says of the release: `labels` or `scores`."""
+
+    def labels_of_points(self, release: Any) -> npt.NDArray[np.int64] | None:
+        """Return the (num_points,) released label of each public point, negative without one; None for other answers."""
+        del release
+        return None
 
     def request(self) -> Request | None:
         """Return what the planner is asked; None for answers that it does not plan."""

@@ -6,13 +6,18 @@ import dataclasses
 import functools
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from teacher_student.aggregation.release import AnyRelease, bind_files
 from teacher_student.arguments import ArgumentError
 from teacher_student.data import PrivateDataset
 from teacher_student.data.public_sizes import check_neighbours
+from teacher_student.data.registry import DATASETS
 from teacher_student.monitoring.console import Display
 from teacher_student.monitoring.report import ReleasedFacts, write_report
 from teacher_student.monitoring.tensorboard import write_released_events
@@ -27,8 +32,13 @@ from teacher_student.pipeline.settings import Estimator, RunSettings
 from teacher_student.pipeline.stages import Run
 from teacher_student.planning.preflight import alerts, suggestion
 from teacher_student.privacy import Certificate
+from teacher_student.privacy.certificate import file_digest
 from teacher_student.student import Student
 from teacher_student.teachers.trainer import silence_lightning
+from teacher_student.version import __version__
+
+_IMAGES, _MOST_ROWS = 8, 20
+"""Most public images of a class in the report, and the largest number of classes with images."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,7 +213,7 @@ def _teach(asked: Asked, display: Display) -> RunResult:
                 _save_student(this, student)
                 evaluation = evaluate(student.publishable, this.dataset) if this.dataset.evaluation_public else NO_EVALUATION
             warnings = _alerts(asked, release, evaluation)
-            _write_report(this, mode, release, student, evaluation)
+            _write_report(this, mode, release, student, evaluation, warnings)
             advance(1, str(folder.release / "report.html"))
     with display.stage("diagnostics") as advance:
         found = diagnose(asked, None if student is None else student.publishable, evaluation)
@@ -226,6 +236,7 @@ def _alerts(asked: Asked, release: AnyRelease, evaluation: Evaluation) -> tuple[
         population=asked.run.settings.privacy.population,
         accuracy=evaluation.metrics.get("accuracy"),
         majority=evaluation.majority,
+        classes_found=release.classes_found,
     )
     return tuple(dict.fromkeys([*asked.warnings, *found]))
 
@@ -253,7 +264,9 @@ def _save_student(this: Run, student: Student) -> None:
     )
 
 
-def _write_report(this: Run, mode: Mode, release: AnyRelease, student: Student | None, evaluation: Evaluation) -> None:
+def _write_report(
+    this: Run, mode: Mode, release: AnyRelease, student: Student | None, evaluation: Evaluation, warnings: Sequence[str]
+) -> None:
     """Write the publishable report, for people and for TensorBoard, and bind the certificate to it."""
     settings, folder = this.settings, this.folder
     facts = ReleasedFacts(
@@ -269,6 +282,11 @@ def _write_report(this: Run, mode: Mode, release: AnyRelease, student: Student |
         metrics=evaluation.metrics,
         majority=evaluation.majority,
         confusion=evaluation.confusion,
+        about=_about(this, release),
+        alerts=warnings,
+        recorded=bool(settings.budget.ledger),
+        rounds=mode.rounds,
+        images=_labelled_images(this, mode, release),
         **mode.facts(release),
     )
     with whole(folder.release / "report.html") as draft:
@@ -283,19 +301,48 @@ def _cutoff(release: AnyRelease) -> int | None:
     return release.certificate.parameters.to_dict().get("cutoff")
 
 
+def _about(this: Run, release: AnyRelease) -> dict[str, str]:
+    """Return who is protected, the data by a public name, which release this is, and of which version."""
+    settings, certificate = this.settings, release.certificate
+    change = {"add_remove": "added or left out", "replace_one": "replaced", "label_only": "labelled differently"}
+    whom = "one record" if this.dataset.unit == "record" else "all records of one user"
+    builtin = (
+        this.dataset.name if this.dataset.name in DATASETS and this.dataset.name != "table" else "not named"
+    )  # a file's name
+    return {
+        "protected": f"{whom}, {change[certificate.neighbours]}",
+        "data": settings.budget.dataset or builtin,
+        "release": f"{file_digest(this.folder.release / release.FILE)[:12]}, the first digits of the SHA-256 of {release.FILE}",
+        "software": f"teacher-student {certificate.versions.get('teacher-student', __version__)}",
+    }
+
+
+def _labelled_images(this: Run, mode: Mode, release: AnyRelease) -> list[npt.NDArray[np.float32]]:
+    """Return for each class the first public images that were released with its label; none if points may be records."""
+    points = this.dataset.student_points
+    if points.ndim != 4 or points.shape[1] not in (1, 3) or this.dataset.num_classes > _MOST_ROWS:
+        return []
+    labels = None if release.certificate.neighbours == "label_only" else mode.labels_of_points(release)
+    if labels is None:
+        return []
+    return [points[np.flatnonzero(labels == label)[:_IMAGES]] for label in range(this.dataset.num_classes)]
+
+
 def _public_settings(settings: RunSettings, release: AnyRelease) -> dict[str, Any]:
+    """Return public settings by name; those of another kind of mechanism are left out."""
+    cutoff, bins = _cutoff(release), settings.privacy.bins
+    pays = {} if cutoff is None else {"cutoff": cutoff, "a paid non-answer is taught as": settings.student.unanswered}
     return {
         "teachers": f"each of about {settings.num_teachers:,} records" if settings.each_record else settings.num_teachers,
         "mechanism": release.certificate.mechanism,
         "epsilon": settings.privacy.epsilon,
         "delta": settings.privacy.delta,
-        "cutoff": _cutoff(release) or "none",
-        "bins": settings.privacy.bins or "none: hard labels",
+        **pays,
+        **({} if bins is None else {"bins": bins}),
         "all recorded releases on the same data": _total(release.certificate) if settings.budget.ledger else "not recorded",
         "queries": len(release.answered),
         "order of the queries": settings.queries.order,
         "answered": int(release.answered.sum()),
-        "a paid non-answer is taught as": settings.student.unanswered,
         "seed of weights and splits": settings.seed,
     }
 
@@ -324,10 +371,11 @@ def _tell(this: Run, mode: Mode, release: AnyRelease, evaluation: Evaluation, di
     }
     if certificate.composition:
         rows["on this data in all"] = _total(certificate)
-    rows |= {f"student {name}": f"{value:.4f}" for name, value in evaluation.metrics.items()}
-    if evaluation.majority is not None:
-        rows["majority class"] = f"accuracy {evaluation.majority:.4f}"
-    rows["time"] = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in display.seconds.items())
+    longest = max(display.seconds, key=display.seconds.__getitem__)
+    rows["time"] = f"{sum(display.seconds.values()):.0f} s, most of it for {longest}"
     display.table(this.settings.name, rows)
-    private = f"{folder.private}  (report.html compares with models without privacy)"
-    display.say(f"Publish as it is:  {folder.release}\nKeep private:      {private}")
+    if evaluation.metrics:
+        majority = {} if evaluation.majority is None else {"majority class": {"accuracy": evaluation.majority}}
+        display.grid("on public evaluation data", {"student, private": evaluation.metrics, **majority})
+    display.say(f"Publish as it is:  {folder.release}\nReport:            {folder.release / 'report.html'}")
+    display.say(f"Keep private:      {folder.private}\n                   (its report.html compares with models without privacy)")

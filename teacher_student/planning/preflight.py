@@ -142,6 +142,7 @@ def alerts(
     population: int | None = None,
     accuracy: float | None = None,
     majority: float | None = None,
+    classes_found: int | None = None,
 ) -> list[str]:
     """Return what speaks against a finished release, in whole sentences; empty if nothing does.
 
@@ -152,6 +153,7 @@ def alerts(
         population: public order of magnitude of the number of records, if there is one.
         accuracy: of the student on a public evaluation set, if there is one.
         majority: share of that set's largest class.
+        classes_found: number of different classes among released labels; None for other answers.
 
     Raises:
         ArgumentError: a population that is not a positive integer.
@@ -174,6 +176,8 @@ def alerts(
             f"only {answered:,} of {asked:,} queries have an answer, which is hardly enough for a student. What would help "
             "another run: more teachers, a larger epsilon, or another mechanism (teacher-student plan)."
         )
+    elif classes_found == 1:
+        found.append("all released labels are of one class, so a student can only learn to say that class.")
     if accuracy is not None and majority is not None and accuracy <= majority:
         found.append(
             f"the student's accuracy is {accuracy:.4f}, and {majority:.4f} without any learning, for whoever always says the "

@@ -101,7 +101,6 @@ def put_in(patch: pytest.MonkeyPatch, *, tied: bool = False) -> None:
     patch.setattr(session, "SystemNoise", PutInNoise)
     patch.setattr(stages, "shard_dataset", functools.partial(stages.shard_dataset, key=bytes(range(32))))
     patch.setattr(console, "time", types.SimpleNamespace(perf_counter=lambda: 0.0))
-    patch.setattr(modes, "plan", functools.cache(modes.plan))
     patch.setattr(diagnostics, "STEPS", 20)
     patch.setattr(callback_connector, "_load_external_callbacks", lambda _: [])  # it searches all installed packages each time
     for mode in (modes.HardLabels, modes.SoftLabels, modes.Fractions, modes.MeanScores, modes.Gradients):

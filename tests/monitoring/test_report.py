@@ -9,9 +9,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from teacher_student.monitoring import console
 from teacher_student.monitoring.console import Display
-from teacher_student.monitoring.plots import LINES, PALETTE, REPORT, confusion, spend, svg
-from teacher_student.monitoring.report import PrivateFacts, ReleasedFacts, write_private_report, write_report
+from teacher_student.monitoring.plots import PALETTE, REPORT, confusion, histogram, spend, svg
+from teacher_student.monitoring.report import CAPTIONS, PrivateFacts, ReleasedFacts, interval, write_private_report, write_report
 
 CERTIFICATE = {
     "epsilon": 0.9987,
@@ -21,10 +22,11 @@ CERTIFICATE = {
     "private": True,
     "not_covered": ["hyper-parameters tuned on the private data"],
     "parameters": {"threshold": 30, "query_scale": 58.4},
+    "composition": [],
 }
 
 
-UNJUDGED = {"metrics": {}, "majority": None, "confusion": None, "comparison": {}, "cutoff": None}
+UNJUDGED = {"metrics": {}, "majority": None, "confusion": None, "cutoff": None}
 
 
 def released(**changes: object) -> ReleasedFacts:
@@ -43,7 +45,6 @@ def released(**changes: object) -> ReleasedFacts:
         metrics={"accuracy": 0.8391},
         majority=0.76,
         confusion=np.array([[50, 5], [8, 20]]),
-        comparison={"stability": {0.01: 9000.0, 0.1: 500.0}},
     )
     return dataclasses.replace(facts, **changes)
 
@@ -55,7 +56,7 @@ def test_report_says_what_was_spent_and_opens_offline(tmp_path):
     assert "0.9987" in text
     assert "&lt;=50K" in text or "hyper-parameters tuned" in text
     assert not re.search(r"(src|href)=[\"']https?:", text)
-    assert text.count("<svg") == 6
+    assert text.count("<svg") == 5
 
 
 @pytest.mark.parametrize(("epsilon", "times"), [(0.9987, "2.71 times"), (1000.0, "1.97e+434 times")])
@@ -114,7 +115,7 @@ def test_text_and_marks_can_be_read_on_a_light_and_on_a_dark_page(tmp_path):
     for theme in themes:
         for page in ("paper", "card"):
             assert min(contrast(theme[text], theme[page]) for text in ("ink", "quiet", "accent", "second", "warn")) >= 4.5
-            assert min(contrast(mark, theme[page]) for mark in (theme["soft"], *LINES)) >= 3
+            assert contrast(theme["soft"], theme[page]) >= 3
         assert contrast(theme["on-accent"], theme["accent"]) >= 4.5
         assert contrast(theme["ink"], theme["warn-paper"]) >= 4.5
     assert contrast("#9fb3c8", "#ffffff") < 3  # a grey of bars that was too pale
@@ -207,3 +208,79 @@ def test_rich_display_shows_progress(capsys):
     with display.stage("data") as advance:
         advance(1, "500 points")
     assert not re.search(r"\d/[\d?]", capsys.readouterr().out)  # nothing to count
+
+
+def text_of(path: Path, **changes: object) -> str:
+    write_report(path / "report.html", released(**changes))
+    return (path / "report.html").read_text()
+
+
+def test_the_headline_is_the_cost_of_all_recorded_releases(tmp_path):
+    text = text_of(tmp_path, certificate=CERTIFICATE | {"epsilon": 1.0, "composition": [{"epsilon": 2.0, "delta": 3e-5}]})
+    assert "<b>3</b>epsilon in all<small>1 for this release, the rest for 1 earlier one on" in text
+    assert "<b>4e-5</b>delta in all" in text
+    assert "at most <b>95.3 %</b>" in text  # e^3 / (1 + e^3), not 73.1 of this release alone
+    assert "no ledger records others" in text_of(tmp_path, recorded=False)
+
+
+@pytest.mark.parametrize(("epsilon", "says"), [(1.0, "<b>73.1 %</b>"), (0.1, "<b>52.5 %</b>"), (50.0, "<b>more than 99.9 %</b>")])
+def test_epsilon_is_said_as_odds(tmp_path, epsilon, says):
+    assert says in text_of(tmp_path, certificate=CERTIFICATE | {"epsilon": epsilon})
+
+
+def test_alerts_are_shown_and_a_report_without_any_has_no_box(tmp_path):
+    assert "<li>few &lt;labels&gt;</li>" in text_of(tmp_path, alerts=["few <labels>"])
+    assert "Alerts" not in text_of(tmp_path)
+
+
+def test_rounds_ask_the_same_points_again(tmp_path):
+    text = text_of(tmp_path, labels=np.zeros(40, dtype=np.int64), rounds=4)
+    assert "on 10 public points, in 4 rounds" in text
+
+
+def test_links_lead_to_the_files_beside_the_report(tmp_path):
+    assert set(re.findall(r'<a href="([^"]+)"', text_of(tmp_path, about={"data": "adult"}))) == {"certificate.json", "labels.csv"}
+
+
+def test_every_figure_of_labels_has_a_sentence_under_it(tmp_path):
+    images = [np.random.default_rng(0).random((2, 1, 8, 8), dtype=np.float32), np.zeros((0, 1, 8, 8), dtype=np.float32)]
+    facts = released(images=images)
+    assert set(facts.figures) <= set(CAPTIONS)
+    assert len(facts.figures) == 6
+    assert "Labels may be wrong" in text_of(tmp_path, images=images)
+
+
+def test_intervals_of_accuracies():
+    assert interval(0.0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)  # Wilson's, from Brown, Cai, DasGupta 2001
+    low, high = interval(0.84, 16_281)
+    assert (high - low) / 2 == pytest.approx(1.96 * (0.84 * 0.16 / 16_281) ** 0.5, rel=1e-3)
+
+
+def test_bars_of_a_few_values_do_not_overlap_and_whole_numbers_have_whole_ticks():
+    (axes,) = histogram(np.array([0.05, 0.15, 0.75, 0.95]), "score", "queries").axes
+    edges = sorted((bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches)
+    assert all(one[1] < other[0] for one, other in itertools.pairwise(edges))
+    (axes,) = histogram(np.array([1, 2, 3, 3]), "records", "teachers").axes
+    assert all(float(tick).is_integer() for tick in axes.get_xticks())
+
+
+def test_a_log_says_when_a_stage_begins_and_now_and_then_how_far_it_is(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(console.time, "perf_counter", lambda: now[0])
+    display = Display("plain")
+    with display.stage("teachers", total=100) as advance:
+        assert capsys.readouterr().out == "teachers ...\n"
+        for done in range(1, 101):
+            now[0] += 1.0
+            advance(done)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[3] for line in lines[:-1]] == ["21", "42", "63", "84"]
+    assert lines[-1].split() == ["teachers", "100.0", "s"]
+
+
+def test_the_grid_has_a_row_for_each_model_and_a_column_for_each_metric(capsys):
+    Display("plain").grid("models", {"student": {"accuracy": 0.84, "AUC": 0.9}, "majority": {"accuracy": 0.76}})
+    lines = capsys.readouterr().out.splitlines()
+    assert next(line for line in lines if "accuracy" in line).split("┃")[2].strip() == "accuracy"
+    assert any("student" in line and "0.8400" in line and "0.9000" in line for line in lines)
+    assert any("majority" in line and "0.7600" in line and "0.9" not in line for line in lines)

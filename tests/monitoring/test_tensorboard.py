@@ -89,9 +89,7 @@ def test_the_same_facts_give_the_same_bytes(tmp_path):
 
 
 def test_scores_become_a_histogram_and_empty_releases_are_written(tmp_path):
-    write_released_events(
-        tmp_path / "soft", released(answers="scores", labels=None, scores=np.array([0.1, np.nan, 0.9]), comparison={})
-    )
+    write_released_events(tmp_path / "soft", released(answers="scores", labels=None, scores=np.array([0.1, np.nan, 0.9])))
     assert read(tmp_path / "soft").Histograms("release/scores")[0].histogram_value.num == 2
     halted = dataclasses.replace(released(), labels=np.full(5, -2), metrics={}, majority=None, confusion=None)
     write_released_events(tmp_path / "halted", halted)

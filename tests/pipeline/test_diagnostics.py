@@ -91,7 +91,7 @@ def test_diagnostics_that_fail_are_told_under_private_alone(tmp_path, capsys, mo
 
 def test_private_figures_are_not_printed(usual):
     done, printed = usual
-    assert "student accuracy" in printed
+    assert "student, private" in printed
     for model in set(done.private_figures) - {"majority class"}:
         assert model not in printed
 

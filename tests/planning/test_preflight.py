@@ -148,7 +148,7 @@ def test_ordinary_calls_of_label_give_no_warning(recwarn: pytest.WarningsRecorde
 
 
 def votes_of(num_teachers: int, num_queries: int) -> Integers:
-    return np.zeros((num_queries, num_teachers), dtype=int)
+    return np.repeat(np.arange(num_queries)[:, None] % 2, num_teachers, axis=1)
 
 
 def test_a_finished_release_says_what_speaks_against_it() -> None:
@@ -159,6 +159,8 @@ def test_a_finished_release_says_what_speaks_against_it() -> None:
     assert noisy.warnings == (NOISE,)
     few = label(votes_of(5, 100), num_classes=2, num_teachers=5, epsilon=1.0, delta=1e-5, mechanism="stability", cutoff=1)
     (text,) = few.warnings
+    one_class = label(np.zeros((50, 2000), dtype=int), num_classes=2, num_teachers=2000, epsilon=1.0, delta=1e-5, cutoff=5)
+    assert any(text.startswith("all released labels are of one class") for text in one_class.warnings)
     assert re.match(r"only [01] of 100 queries have an answer, which is hardly enough for a student\. What would help", text)
 
 
