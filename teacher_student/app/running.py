@@ -34,7 +34,7 @@ FLAGS = ("--cfg", "-c", "--resolve", "--package", "-p", "--run", "-r", "--multir
 class _Swept(NamedTuple):
     """Public figures of a run of a sweep in this process; other launchers have processes of their own, and print no table."""
 
-    name: str
+    words: tuple[str, ...]
     epsilon: float
     delta: float
     metrics: Mapping[str, float]
@@ -96,7 +96,10 @@ def _tell_sweep(runs: Sequence[_Swept]) -> None:
     from teacher_student.monitoring.console import Display
 
     display = Display("auto")
-    display.grid("the sweep", {one.name: {"epsilon": one.epsilon, **one.metrics} for one in runs})
+    shared = set.intersection(*(set(one.words) for one in runs)) if len(runs) > 1 else set()
+    names = [" ".join(word for word in one.words if word not in shared) or str(place) for place, one in enumerate(runs)]
+    rows = zip(names, ({"epsilon": one.epsilon, **one.metrics} for one in runs), strict=True)
+    display.grid("the sweep", dict(rows))
     total, delta = (math.fsum(values) for values in zip(*((one.epsilon, one.delta) for one in runs), strict=True))
     display.say(f"If all runs are on the same data: epsilon {total:.4g}, delta {delta:.3g} in all")
 
@@ -178,8 +181,11 @@ def _run_or_say_how_to_resume(config: DictConfig, sweep: bool) -> float | None:
         sys.exit(128 + signal.SIGINT)
     if result is not None and sweep:
         certificate, public = result.release.certificate, result.evaluation.public
-        name = " ".join(word for word in HydraConfig.get().overrides.task if not word.startswith("run_folder="))
-        _swept.append(_Swept(name, certificate.epsilon, certificate.delta, result.metrics if public else {}))
+        _swept.append(
+            _Swept(
+                tuple(HydraConfig.get().overrides.task), certificate.epsilon, certificate.delta, result.metrics if public else {}
+            )
+        )
     return result.accuracy if result is not None and result.evaluation.public else None  # a sweep shows what it compares
 
 

@@ -96,7 +96,7 @@ class Display:
         """Print figures by model (a row each) and metric (a column each). None of them may be private."""
         columns = list(dict.fromkeys(name for row in rows.values() for name in row))
         table = Table(title=title, title_justify="left")
-        table.add_column("", style="bold", no_wrap=True)
+        table.add_column("", style="bold")
         for column in columns:
             table.add_column(column, justify="right")
         for name, row in rows.items():

@@ -371,8 +371,7 @@ def _tell(this: Run, mode: Mode, release: AnyRelease, evaluation: Evaluation, di
     }
     if certificate.composition:
         rows["on this data in all"] = _total(certificate)
-    longest = max(display.seconds, key=display.seconds.__getitem__)
-    rows["time"] = f"{sum(display.seconds.values()):.0f} s, most of it for {longest}"
+    rows["time"] = f"{sum(display.seconds.values()):.0f} s"
     display.table(this.settings.name, rows)
     if evaluation.metrics:
         majority = {} if evaluation.majority is None else {"majority class": {"accuracy": evaluation.majority}}

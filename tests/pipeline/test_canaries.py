@@ -27,7 +27,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from teacher_student.aggregation import session
 from teacher_student.app import compose, settings_from_config
 from teacher_student.mechanisms import SystemNoise, distance_to_instability
-from teacher_student.pipeline import diagnostics, modes, run, runner, stages
+from teacher_student.pipeline import diagnostics, run, runner, stages
 
 RECORDS, TEACHERS, QUERIES = 1733, 61, 240
 WAGES, NOTE = (31337.71828, 27182.81845, 16180.33988), "zz-canary-note-5f1e"
@@ -101,7 +101,6 @@ def fixed():
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(session, "SystemNoise", FixedNoise)
         patches.setattr(stages, "shard_dataset", functools.partial(stages.shard_dataset, key=bytes(range(100, 132))))
-        patches.setattr(modes, "plan", functools.cache(modes.plan))
         patches.setattr(diagnostics, "STEPS", 200)
         yield
 
