@@ -40,6 +40,7 @@ def with_records(chosen: RunSettings, change) -> RunSettings:
 def without_numbers(printed: str, path: Path) -> str:
     """What a run in `path` printed, without numbers: times and answers differ between any two runs."""
     printed = re.sub(r"^\w+ +[0-9.]+ s  [0-9,]+ of .*\n", "", printed, flags=re.MULTILINE)  # now and then in a slow run
+    printed = re.sub(r"^Alert: .*\n", "", printed, flags=re.MULTILINE)  # of the release, which differs between any two runs
     return re.sub(r"[0-9][0-9.,e-]*|\s+|[─┌┐└┘]+", " ", printed.replace(str(path), "RUN"))
 
 
