@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
+hypothesis.settings.register_profile("any machine", deadline=None)  # a busy one is no fault of the code
+hypothesis.settings.load_profile("any machine")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # many tests start processes, and each would compile torch again
 os.environ.setdefault(
     "OMP_NUM_THREADS", "1"
