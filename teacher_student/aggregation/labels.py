@@ -162,9 +162,10 @@ def _calibrated(
 ) -> tuple[MechanismSpec, dict[str, Any]]:
     """Return calibrated parameters, and further facts; what is not given the planner chooses, from public sizes alone."""
     others = set(options) - {"vote_change"}
+    choice("mechanism", mechanism, (AUTO, *LABELS))
     if mechanism == AUTO and (cutoff is not None or others):
         mechanism = "stability"
-    kind = None if mechanism == AUTO else LABELS[choice("mechanism", mechanism, (AUTO, *LABELS))]
+    kind = None if mechanism == AUTO else LABELS[mechanism]
     if cutoff is None:
         if num_queries is None:
             unnamed = "cutoff" if kind else "mechanism"

@@ -83,6 +83,8 @@ class PrivacySettings:
         for name, minimum in (("cutoff", 1), ("population", 1), ("bins", 3)):
             if (value := getattr(self, name)) is not None:
                 positive_integer(f"privacy.{name}", value, minimum=minimum)
+        if self.mechanism == "auto" and self.cutoff is not None:  # mechanisms that pay for answers have no cutoff of non-answers
+            object.__setattr__(self, "mechanism", "stability")
         if self.bins is not None:
             positive_integer("privacy.cutoff", self.cutoff)  # the planner chooses for hard labels only
 
